@@ -176,7 +176,7 @@ def test_what_finds_words_is_added_when_settings_a_recipe_or_its_base_ask_for_it
 ) -> None:
     (checkout.folder / "mine.yaml").write_text("base: coco-3\n")
     checkout.make("setup")
-    for nothing in ("ARGS=--vse.segment=words --force", "RECIPE=scenes-gxn"):
+    for nothing in ("ARGS=--vse.segment=words --force", "ARGS=--help", "RECIPE=multi30k", "RECIPE=scenes-gxn"):
         assert checkout.make(target, nothing)[0] == []
     assert checkout.make(target, "RECIPE=coco-3", "ARGS=--vse.segment characters")[0] == []
     for asks in ("RECIPE=coco-3", "RECIPE=mine.yaml"):

@@ -19,7 +19,6 @@ from pipeline.reporting.results import BESIDE, FEW, Compared, Seeds
 from pipeline.retrieval.rows import slots_of
 
 _ENOUGH = 3  # seeds whose spread an interval can be over
-_KINDS = {False: "Translated captions", True: "Sentences without pictures"}
 
 
 def sentences(
@@ -124,7 +123,7 @@ def _gains(
 ) -> list[str]:  # fmt: skip
     """What rows with translated captions, or with sentences alone, have beside the first row without them."""
     sources = {name: {slot.source for slot in slots_of(settings, name)} for _, name in own}
-    kinds = {name: _KINDS[by_people] for name, of_row in sources.items() if (by_people := _kind(of_row)) is not None}
+    kinds = {name: kind for name, of_row in sources.items() if (kind := _kind(of_row)) is not None}
     parts = [(*one.label.partition(BESIDE)[::2], one) for one in compared if one.metric == "mean_recall"]
     gains = [(row, base, one) for row, base, one in parts if row in kinds and base not in kinds]
     said = []
@@ -137,10 +136,11 @@ def _gains(
     return said
 
 
-def _kind(sources: Collection[str]) -> bool | None:
-    """Are sentences of a row that have no pictures all by people? None: it has only people's captions of pictures."""
-    machine = any(":" in source.removeprefix(TEXT) for source in sources)
-    return False if machine else True if any(source.startswith(TEXT) for source in sources) else None
+def _kind(sources: Collection[str]) -> str | None:
+    """What a row reads beside people's captions of pictures, by the sources of its captions; None: nothing."""
+    if any(":" in source.removeprefix(TEXT) for source in sources):
+        return "Translated captions"
+    return "Sentences without pictures" if any(source.startswith(TEXT) for source in sources) else None
 
 
 def _verdict(differences: Mapping[str, Difference]) -> str:

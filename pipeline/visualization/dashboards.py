@@ -64,8 +64,7 @@ def examples_html(path: Path, title: str, rows: Sequence[Example], languages: tu
 
 
 def log_picture(board: SummaryWriter, tag: str, picture: Image.Image, step: int | None = None) -> None:
-    """Show a picture in TensorBoard, as JPEG: PNG, which `add_image` writes, takes six times as long and four times the
-    space."""
+    """Show a picture in TensorBoard, as JPEG: PNG by `add_image` takes several times as long."""
     picture.save(buffer := io.BytesIO(), "JPEG", quality=_QUALITY)
     size = {"width": picture.width, "height": picture.height, "colorspace": len(picture.getbands())}
     shown = Summary.Image(**size, encoded_image_string=buffer.getvalue())

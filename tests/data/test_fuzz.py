@@ -129,7 +129,7 @@ TYPES = st.sampled_from(["<f2", ">f2", "<f4", "|O", "<U5", "V3", "f", "m8[s]", "
 ORDERS, KEYS = st.sampled_from(["False", "True", "None", "'"]), st.sampled_from(["fortran_order", "descr", "x"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.one_of(SHAPES, st.text()), TYPES, ORDERS, KEYS, st.integers(0, 4))
 @example("(9, 2, 5)", "<f2", "False", "fortran_order", 1)
 @example("(" * 300, "<f2", "False", "fortran_order", 1)
@@ -139,7 +139,7 @@ def test_an_array_with_any_header(data: Copy, shape: str, kind: str, order: str,
     feed(data, data.features / "regions.npy", npy(header, version))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(content=st.data())
 @pytest.mark.parametrize("name", ["regions.npy", "boxes.npy", "ids.txt"])
 def test_a_region_store_damaged_anywhere(data: Copy, name: str, content: st.DataObject) -> None:

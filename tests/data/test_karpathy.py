@@ -226,7 +226,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(number=st.integers(0, 5), key=NAMES, value=ANYTHING, cut=st.none() | st.integers(0, 2000))
 def test_whatever_stands_in_the_file_is_read_or_refused_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, number: int, key: str, value: object, cut: int | None

@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz.bench import READERS, Bench, grouped
 from tests.fuzz.case import LIGHT
 
-FEW = 15
+FEW = 25
 
 
 @pytest.mark.timeout(120)

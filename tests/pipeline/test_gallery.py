@@ -22,7 +22,6 @@ from pipeline.gallery.hits import Found, Hit
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder, StoredRegions
 from pipeline.gallery.search_commands import contact_sheet
-from pipeline.gallery.vector_cache import VectorCache
 from tests.pipeline.drawn import names
 from tests.pipeline.tiny import Tiny
 
@@ -312,25 +311,6 @@ def test_regions_of_a_folder_s_pictures_are_kept_for_a_second_model(
     assert [hit.score for hit in gallery.search("a bat", 4, reranker=exported)] == pytest.approx(
         [hit.score for hit in gallery.search("a bat", 4)], abs=1e-5
     )
-
-
-def test_what_is_kept_of_pictures_is_listed_once_and_again_after_an_update(
-    exported: ExportedModel, own: Path, tmp_path: Path, monkeypatch
-) -> None:
-    update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {})
-    gallery, listed, list_them = Gallery.open(tmp_path / "gallery", exported), [], VectorCache._listed
-    monkeypatch.setattr(VectorCache, "_listed", lambda *own: listed.append(own) or list_them(*own))
-    before = [gallery.search(query, 4, reranker=exported) for query in ("a bat", "a ball")]
-    assert len(listed) == 1
-    (file,) = listed[0][0].folder.glob("*.safetensors")
-    file.rename(file.with_stem("elsewhere"))  # as an update would leave it
-    assert [list(found) for found in before] == [
-        list(gallery.search(query, 4, reranker=exported)) for query in ("a bat", "a ball")
-    ]
-    assert len(listed) == 2
-    file.with_stem("elsewhere").unlink()
-    with pytest.raises(RecipeError, match="the gallery was updated since it was opened"):
-        gallery.search("a bat", 4, reranker=exported)
 
 
 def test_regions_of_pictures_that_were_found_are_those_that_the_model_reads(

@@ -16,7 +16,6 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
-from pipeline.gallery.vector_cache import VectorCache
 from tests.pipeline.drawn import draw, names
 from tests.pipeline.kills import Kills, Moment, but_one
 from tests.pipeline.tiny import Tiny, at
@@ -189,17 +188,6 @@ def test_searches_and_updates_at_once_do_no_harm(exported: ExportedModel, own: P
         thread.join()
     assert errors == []
     assert len(Gallery.open(gallery, exported)) == 14
-
-
-def test_parts_give_rows_in_the_order_asked_for(tmp_path: Path) -> None:
-    parts = VectorCache(tmp_path)
-    parts.add(["a", "b"], {"x": np.array([[1], [2]])})
-    parts.add(["c"], {"x": np.array([[3]])})
-    again = VectorCache(tmp_path)
-    assert again.take(["c", "a", "b", "a"], "x")[:, 0].tolist() == [3, 1, 2, 1]
-    again.keep({"c"})
-    assert "a" not in VectorCache(tmp_path)
-    assert "c" in VectorCache(tmp_path)
 
 
 def killed(used: Tiny, folder: Path, server: Kills, moment: Moment | None) -> list[str]:
