@@ -125,22 +125,6 @@ def read_cider(folder: Path, language: str, of: str = GENERATED) -> Tensor:
     return torch.from_numpy(read_arrays(folder / f"{of}-{language}.npz", ["cider"])[0])
 
 
-def read_generated(folder: Path) -> dict[str, dict[str, str]]:
-    """Language → image id → caption that a finished job left.
-
-    Raises:
-        RecipeError: the file is missing or damaged.
-    """
-    path, captions = folder / CAPTIONS, dict[str, dict[str, str]]()
-    try:
-        for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n"):
-            row = json.loads(line)
-            captions.setdefault(row["language"], {})[row["image_id"]] = row["caption"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RecipeError(f"{path}: not readable ({error}); delete {folder} and run `make stage-vse`") from None
-    return captions
-
-
 def caption_baselines(corpus: Path, language: str, split: str = "test") -> dict[str, CaptionScores]:
     """Score two baselines as `generated_scores` scores generated captions.
 
