@@ -114,10 +114,10 @@ class RankingLoss(nn.Module):
         return self.kind in ("hardest", "hardest-k") and self.warmup_epochs > 0 and epoch < self.warmup_epochs
 
     def forward(
-        self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor, epoch: int = 0,
+        self, similarity: Tensor, positives: Tensor, negatives: Tensor, types: Tensor | None, epoch: int = 0,
         draw: tuple[int, int] = (0, 0), links: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        """The loss of scores (I, C), with masks (I, C) and caption types (C,).
+        """The loss of scores (I, C), with masks (I, C) and caption types (C,); None: all captions weigh the same.
 
         `epoch` counts from 0 and is below 0 in pre-training; `draw` is the number of the step and of the loss in it, by
         which `random` draws. `links` (C,) is the row of each column's one positive; None: it may have several.
@@ -125,8 +125,11 @@ class RankingLoss(nn.Module):
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()
         if self.kind == "hardest":
+            weights = self.type_weights
+            if types is None:
+                types, weights = positives.new_zeros(len(positives[0]), dtype=torch.long), similarity.new_ones(1)
             return hard_negative_loss(
-                similarity, positives, negatives, types, self.margin, self.type_weights,
+                similarity, positives, negatives, types, self.margin, weights,
                 hardest=not self.warms_up(epoch), links=links,
             )  # fmt: skip
         if self.kind == "hardest-k":

@@ -132,10 +132,7 @@ def paired_difference(
     our_score, their_score = _scores_of_runs(ours), _scores_of_runs(theirs)
     differences = {}
     for name, gain in gains.items():
-        if len(ours) == len(theirs):
-            shifts = seed_shifts(our_score[name] - their_score[name], resamples, seed)
-        else:
-            shifts = seed_shifts(our_score[name], resamples, seed) - seed_shifts(their_score[name], resamples, seed + 1)
+        shifts = gain_shifts(our_score[name], their_score[name], resamples, seed)
         differences[name] = difference(float(our_score[name].mean() - their_score[name].mean()), gain + shifts, level)
     return differences
 
@@ -194,6 +191,17 @@ def seed_shifts(by_run: Tensor, resamples: int, seed: int) -> Tensor:
     normal = torch.randn(resamples, 1 + degrees, generator=generator, dtype=by_run.dtype)
     student = normal[:, 0] / normal[:, 1:].square().mean(dim=1).sqrt()
     return student * by_run.std() / len(by_run) ** 0.5
+
+
+def gain_shifts(ours: Tensor, theirs: Tensor, resamples: int, seed: int) -> Tensor:
+    """Draw (S,) errors of the difference of the means of two systems' runs.
+
+    Runs of equal number are paired by their place, so that the standard error is that of the differences; else both
+    systems have one of their own.
+    """
+    if len(ours) == len(theirs):
+        return seed_shifts(ours - theirs, resamples, seed)
+    return seed_shifts(ours, resamples, seed) - seed_shifts(theirs, resamples, seed + 1)
 
 
 def _mean_scores(runs: Sequence[RetrievalRanks], weights: Tensor) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from modules.metrics.intervals import Interval, percentiles
+from modules.metrics.intervals import Interval, mean_interval
 from modules.metrics.retrieval import RetrievalRanks
 
 
@@ -41,7 +41,7 @@ def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:
 def mean_rank_variance(
     runs: Sequence[Mapping[str, RetrievalRanks]], resamples: int = 1000, seed: int = 0
 ) -> Interval | None:
-    """Return the mean rank variance over images and runs, with its 95 % bootstrap interval over images.
+    """Return the mean rank variance over images and runs, with its 95 % interval as `mean_interval` computes it.
 
     Args:
         runs: of each seed, language → ranks; the same images in each.
@@ -51,10 +51,5 @@ def mean_rank_variance(
     Returns:
         None where no image has a caption in every language.
     """
-    values = torch.stack([rank_variances(ranks) for ranks in runs]).mean(0)
-    if not len(values):
-        return None
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(len(values), (resamples, len(values)), generator=generator)
-    low, high = percentiles(values[drawn].mean(1), 0.95)
-    return Interval(float(values.mean()), low, high)
+    values = [rank_variances(ranks) for ranks in runs]
+    return mean_interval(values, resamples, seed=seed) if len(values[0]) else None

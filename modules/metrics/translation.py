@@ -11,7 +11,7 @@ from sacrebleu.metrics.ter import TER
 from torch import Tensor
 
 from modules.errors import ModelError
-from modules.metrics.intervals import Difference, difference, seed_shifts
+from modules.metrics.intervals import Difference, difference, gain_shifts
 
 TER_FORM = "TER: sacreBLEU's with norm:yes, tok:tercom, case:lc"
 NO_METEOR = "METEOR is not computed: nltk's version downloads WordNet when run, and version 1.5 (Java) is unmaintained"
@@ -130,8 +130,8 @@ def by_image(statistics: Tensor, image_ids: Sequence[str]) -> Tensor:
 
 
 def paired_gain(
-    system: Tensor | Sequence[Tensor], baseline: Tensor, score: Callable[[Tensor], Tensor], resamples: int = 1000,
-    seed: int = 0,
+    system: Tensor | Sequence[Tensor], baseline: Tensor | Sequence[Tensor], score: Callable[[Tensor], Tensor],
+    resamples: int = 1000, seed: int = 0,
 ) -> Difference:  # fmt: skip
     """Compare two systems on the same sentences by paired bootstrap (Koehn 2004).
 
@@ -139,7 +139,8 @@ def paired_gain(
 
     Args:
         system: (N, k) statistics of each sentence, or of each image (`by_image`); of one run or of several.
-        baseline: statistics of the other system, in the same rows.
+        baseline: statistics of the other system, in the same rows; if of as many runs, of the same seeds in the same
+            order.
         score: computes scores (…,) from summed statistics (…, k).
         resamples: number of resamples.
         seed: random seed of the resampling.
@@ -152,14 +153,14 @@ def paired_gain(
         >>> round(gain.value), gain.low > 0
         (52, True)
     """
-    count = len(baseline)
+    ours, theirs = ([side] if isinstance(side, Tensor) else list(side) for side in (system, baseline))
+    count, dtype = len(theirs[0]), theirs[0].dtype
     drawn = torch.randint(count, (resamples, count), generator=torch.Generator().manual_seed(seed))
-    weights = torch.zeros(resamples, count, dtype=baseline.dtype)
-    weights.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=baseline.dtype))
-    runs = [system] if isinstance(system, Tensor) else list(system)
-    by_run = torch.stack([score(run.sum(0)) for run in runs]) - score(baseline.sum(0))
-    resampled = torch.stack([score(weights @ run) for run in runs]).mean(0) - score(weights @ baseline)
-    return difference(float(by_run.mean()), resampled + seed_shifts(by_run, resamples, seed))
+    weights = torch.zeros(resamples, count, dtype=dtype).scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=dtype))
+    our_scores, their_scores = (torch.stack([score(run.sum(0)) for run in runs]) for runs in (ours, theirs))
+    resampled = [torch.stack([score(weights @ run) for run in runs]).mean(0) for runs in (ours, theirs)]
+    gain = float(our_scores.mean() - their_scores.mean())
+    return difference(gain, resampled[0] - resampled[1] + gain_shifts(our_scores, their_scores, resamples, seed))
 
 
 def distinct(sentences: Sequence[str]) -> dict[str, float]:

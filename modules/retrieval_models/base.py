@@ -64,6 +64,8 @@ class RetrievalModel(nn.Module, ABC):
     """Does it need a teacher, another model whose space it learns?"""
     languages_apart: ClassVar[bool] = False
     """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
+    takes_caption_loss: ClassVar[bool] = True
+    """Does its training read `vse.caption_loss`? Not where the model has a loss between captions of its own."""
     writes: bool = False
     """Does this model write captions (`write_captions`)? What `writes_with` gives for its options."""
     draws: bool = False
@@ -291,6 +293,9 @@ class RetrievalModel(nn.Module, ABC):
         for part in self.modules():
             if isinstance(part, SentenceVectors):
                 part.load_text_model()
+
+    def weights_were_set(self) -> None:
+        """Called when a training starts from weights of a trained model."""
 
     def set_word_vectors(self, vectors: Tensor, numbers: Tensor | None = None) -> None:
         """Initialise the word tables with word vectors, before training; may be called several times.

@@ -31,6 +31,7 @@ class Mlmme(RetrievalModel):
 
     loss = "random"
     languages_apart = True
+    takes_caption_loss = False
 
     def __init__(
         self, beta: float = 1.0, state_dim: int | None = None, map: Map = "own", each_pair: int = 2, **common: Any

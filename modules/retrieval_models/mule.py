@@ -68,8 +68,12 @@ class EmbN(RetrievalModel):
     def set_word_vectors(self, vectors: Tensor, numbers: Tensor | None = None) -> None:
         """Initialise word vectors, as `RetrievalModel` does; the anchor then holds them there."""
         super().set_word_vectors(vectors, numbers)
-        assert isinstance(self.words, nn.Embedding)
-        self.start.copy_(self.words.weight.detach())
+        self.weights_were_set()
+
+    def weights_were_set(self) -> None:
+        """Let the anchor hold the word vectors where they are now."""
+        if isinstance(self.words, nn.Embedding):
+            self.start.copy_(self.words.weight.detach())
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images as single unit vectors."""
@@ -122,6 +126,8 @@ class Mule(EmbN):
         matching: λ3.
         pretrain_epochs: epochs of pre-training u (LP); 0 leaves it out.
     """
+
+    takes_caption_loss = False
 
     def __init__(
         self, universal_dim: int | None = None, neighbours: float = 1.0, same_language: float | None = None,

@@ -94,7 +94,7 @@ class Retrieval(RankedModule):
         if type_weights is None and taught_types is not None:
             type_weights = [1.0] * len(taught_types)
         self.loss = RankingLoss(kind, margin, type_weights, *of_both)
-        self.caption_loss = RankingLoss(kind, margin, [1.0], *of_both) if caption_loss else None
+        self.caption_loss = RankingLoss(kind, margin, None, *of_both) if caption_loss else None
         taught = taught_types is not None and any(taught_types)
         self.contrast = RankingLoss("infonce", margin) if taught and teaching_contrast else None
         if cached_chunk and any(isinstance(part, _BatchNorm) for part in self.model.modules()):
@@ -195,10 +195,8 @@ class Retrieval(RankedModule):
 
     def loss_of_captions(self, scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
         """The ranking loss of captions (N, M) and captions, with the masks of positive and of negative pairs."""
-        one_type = torch.zeros(scores.shape[1], dtype=torch.long, device=scores.device)
-        loss: Tensor = (self.caption_loss or self.loss)(
-            scores, positives, negatives, one_type, self.main_epoch, self._draw()
-        )
+        loss_of: RankingLoss = self.caption_loss or self.loss
+        loss: Tensor = loss_of(scores, positives, negatives, None, self.main_epoch, self._draw())
         return loss
 
     def _draw(self) -> tuple[int, int]:
@@ -234,7 +232,7 @@ class Retrieval(RankedModule):
         if self.contrast is not None:
             own = pairs.among(taught)
             scores = self.model.similarity(pairs.images, pairs.captions)
-            term = self.contrast(scores, own.positives, own.negatives, torch.zeros_like(pairs.types))
+            term = self.contrast(scores, own.positives, own.negatives, None)
             losses["teaching_contrast"] = self.hparams["teaching_contrast"] * term
         return losses
 

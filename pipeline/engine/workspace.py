@@ -33,7 +33,8 @@ class Workspace:
     """
 
     def __init__(self, root: Path | None = None, read_only: bool = False) -> None:
-        self.root, self.read_only = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts")), read_only
+        self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts")).expanduser()
+        self.read_only = read_only
 
     def folder(self, job: Job) -> Path:
         """Where the finished job's artifact lies or will lie."""

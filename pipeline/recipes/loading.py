@@ -234,6 +234,8 @@ def _parse_override(argument: str) -> dict[str, Any]:
 def _corpus(values: dict[str, Any]) -> CorpusSettings:
     name = values.pop("name", "scenes")
     root = values.pop("root", None) or os.environ.get("BILDWORT_DATA") or None
+    if isinstance(root, str):  # the shell leaves a quoted ~ alone
+        root = str(Path(root).expanduser())
     if not isinstance(name, str) or name not in CORPORA:
         near = difflib.get_close_matches(str(name), list(CORPORA), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"

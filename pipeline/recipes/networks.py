@@ -144,6 +144,9 @@ def _check_read(name: str, vse: VseSettings) -> None:
     if vse.warmup_steps and options.get("generate"):
         raise RecipeError(f"vse.warmup_steps is {vse.warmup_steps}, but {name} with options.generate has an Adam for "
                           "each loss; set it to 0")  # fmt: skip
+    if vse.caption_loss and not kind.takes_caption_loss:
+        raise RecipeError(f"vse.caption_loss is {vse.caption_loss:g}, but {name} has a loss between captions of its "
+                          "own; set it to 0, and choose that one's weight by vse.options")  # fmt: skip
     if vse.cached_chunk and kind.score_with(**options) != "inner product":
         raise RecipeError(f"vse.cached_chunk is {vse.cached_chunk}, but {name} has no single vectors; set it to 0")
 

@@ -102,7 +102,15 @@ class Record:
 
 
 def write_results(results: Iterable[Result], path: Path) -> None:
-    """Write `results.jsonl`, one row a line."""
+    """Write `results.jsonl`, one row a line.
+
+    Raises:
+        RecipeError: there are none, and the file has some.
+    """
+    results = list(results)
+    if not results and path.is_file() and path.stat().st_size:
+        raise RecipeError(f"{path.parent}: this report stays as it is, because nothing has been trained with these "
+                          "settings on these data; give the settings of its training, or train again")  # fmt: skip
     write_atomically(path, "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results))
 
 

@@ -76,7 +76,11 @@ def report(graph: Graph) -> None:
 
 
 def write_report(graph: Graph) -> Written:
-    """Collect what has been run, write `results.jsonl`, `report.md` and `report.html`, record finished runs."""
+    """Collect what has been run, write `results.jsonl`, `report.md` and `report.html`, record finished runs.
+
+    Raises:
+        RecipeError: nothing has been run, and an earlier report has figures.
+    """
     recipe, workspace, rows = graph.recipe, graph.workspace, graph.rows
     translators, looks, synthetic, compared = graph.translators, graph.incongruent, graph.synthesis, graph.comparisons
     translated = [job for job in synthetic.values() if job.stage == "augment"]
@@ -199,7 +203,7 @@ class _ReportTables(Figures):
             rows = read_translations(folder, "test")
             references = [words_of(row["reference"], target) for row in rows]
             statistics = bleu_statistics([row["tokens"] for row in rows], references)
-            ours = by_image(statistics, [row["image_id"] for row in rows])
+            ours = by_image(statistics, [row["image_id"] or row["pair_id"] for row in rows])
             base, theirs = first.setdefault(direction, (system, ours))
             if base == system:
                 continue
@@ -315,7 +319,7 @@ class _ReportTables(Figures):
             table.append([name, among, *cells])
         heads = ["trained on", "languages", "rank variance", "95 %", "images", "seeds", "language probe %"]
         title = (
-            f"Across languages, {self.label}: variance of an image's rank (0: found equally well; 95 % over images), "
+            f"Across languages, {self.label}: variance of an image's rank (0: found equally well; {INTERVALS}), "
             "and how often a probe finds the language of a universal vector"
         )
         return TextTable(title, heads, table)

@@ -136,8 +136,10 @@ class Figures:
         self.results: list[Result] = []
         self.compared: list[Compared] = []
         self._records: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
+        self._recorded: set[tuple[str, str, str]] = set()
         for record in records:
             self._records.setdefault((record.job, record.variant), {})[record.language, record.metric] = record.value
+            self._recorded.add((record.job, record.variant, record.settings))
         options = self.recipe.corpus.options
         self.label = getattr(options, "label", self.recipe.corpus.name)
         self._task: str = getattr(options, "task", self.recipe.corpus.name)
@@ -160,7 +162,10 @@ class Figures:
         """(language, metric) → value of a job, from its artifact or else from its record."""
         if self.workspace.done(job):
             return flat_metrics(self.workspace.manifest(job)["metrics"])
-        return self._records.get((job.name, variant_of(job, self.recipe, self.variants)), {})
+        return self._records.get((job.name, self._variant(job)), {})
+
+    def _variant(self, job: Job) -> str:
+        return variant_of(job, self.recipe, self.variants)
 
     def own_scores(self, job: Job) -> dict[str, float]:
         """Metric → value of the figures of a job that are of no language in particular."""
@@ -174,7 +179,16 @@ class Figures:
         return mean
 
     def run(self, jobs: Iterable[Job], language: str, metric: str) -> tuple[list[Job], list[dict[str, float]]]:
-        """Those of some jobs that have a figure in a language, and the figures of each in it."""
+        """Those of some jobs that have a figure in a language, and the figures of each in it.
+
+        Where an artifact of one is here, records stand for others only if they are of the same settings.
+        """
+        jobs = list(jobs)
+        if any(map(self.workspace.done, jobs)):
+            jobs = [
+                job for job in jobs
+                if self.workspace.done(job) or (job.name, self._variant(job), job.key) in self._recorded
+            ]  # fmt: skip
         all_scores = [(job, self.scores(job)) for job in jobs]
         known = [(job, scores) for job, scores in all_scores if (language, metric) in scores]
         by_metric = [{name: value for (code, name), value in scores.items() if code == language} for _, scores in known]

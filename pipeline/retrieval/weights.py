@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from modules.pretrained.dual_network import revision_of
+from modules.retrieval_models.base import RetrievalModel
 from modules.retrieval_models.dual_encoder import DualEncoder
 from modules.training.retrieval import Retrieval
 from pipeline.engine.artifacts import read_tensors
@@ -109,3 +110,5 @@ def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
                 )
             with torch.no_grad():
                 own.pop(name).copy_(given[name])
+    if isinstance(model, RetrievalModel):
+        model.weights_were_set()

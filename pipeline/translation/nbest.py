@@ -154,13 +154,13 @@ def compare(
     pairs = [list(zip(run, references, strict=True)) for runs in systems.values() for run in runs]
     for measure in SURFACE_MEASURES:
         rows = _distinct(measure, [pair for run in pairs for pair in run], characters)
-        first: Tensor | None = None
+        first: list[Tensor] | None = None
         for name, runs in systems.items():
             each = [torch.stack([rows[pair] for pair in zip(run, references, strict=True)]) for run in runs]
             statistics = each if images is None else [by_image(counts, images) for counts in each]
             value = sum(float(measure.score(counts.sum(0))) for counts in statistics) / len(statistics)
             gain = None if first is None else paired_gain(statistics, first, measure.score, resamples)
-            first = statistics[0] if first is None else first
+            first = first or statistics
             scored.append(Scored(name, measure.name, value, gain))
     return scored
 

@@ -46,6 +46,7 @@ from pipeline.translation.translator_files import (
 )
 
 VERSION = 1
+_ABLATION = 2
 LOG_P, ORACLE = "log p", "oracle"
 CHOICES = {
     "+ length": [LOGP, "length"],
@@ -207,7 +208,7 @@ def ablation_job(recipe: Recipe, lists: Job) -> Job:
         return figures | {"test_sentences": len(images)}
 
     return Job(
-        lists.name.replace("nbest-", "ablation-", 1), "rerank", VERSION, plain, {"lists": lists}, run,
+        lists.name.replace("nbest-", "ablation-", 1), "rerank", _ABLATION, plain, {"lists": lists}, run,
         headline=lambda figures: f"BLEU {figures[f'{LOG_P} | BLEU']:.1f}, all features {figures['all | BLEU']:.1f}",
     )  # fmt: skip
 

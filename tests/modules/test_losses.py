@@ -230,6 +230,14 @@ def test_a_score_that_is_not_a_number_is_not_hidden() -> None:
     assert hard_negative_loss(similarity.detach() * torch.nan, *masks, types).isnan()
 
 
+def test_without_types_all_captions_weigh_the_same() -> None:
+    scores, right = torch.rand(5, 5, generator=torch.Generator().manual_seed(0)), torch.eye(5, dtype=torch.bool)
+    expected = RankingLoss("hardest", 0.2)(scores, right, ~right, torch.zeros(5, dtype=torch.long))
+    assert expected > 0
+    for weights in (None, [0.0, 1.0], [0.2, 0.8]):
+        assert RankingLoss("hardest", 0.2, weights)(scores, right, ~right, None) == expected
+
+
 def test_a_type_without_weight_is_an_error() -> None:
     similarity, *masks, _ = a_batch(1)
     with pytest.raises(ModelError, match="2 weights"):

@@ -43,5 +43,17 @@ def test_the_interval_holds_the_mean_and_shrinks_with_more_images() -> None:
     assert widths[1] < 0.3 * widths[0]
 
 
+def test_seeds_that_differ_widen_the_interval() -> None:
+    first, links = [1, 4, 2, 7] * 10, list(range(40))
+    runs = [{"en": ranks(first, links, 40), "de": ranks([rank + more for rank in first], links, 40)}
+            for more in (1, 6, 20)]  # fmt: skip
+    single, several = mean_rank_variance(runs[1:2]), mean_rank_variance(runs)
+    assert single is not None
+    assert several is not None
+    assert single == (9, 9, 9)
+    assert several.value == pytest.approx((0.25 + 9 + 100) / 3)
+    assert several.low < 9 < several.high
+
+
 def test_without_a_common_image_there_is_none() -> None:
     assert mean_rank_variance([{"en": ranks([1], [0]), "de": ranks([1], [1])}]) is None

@@ -32,6 +32,16 @@ def test_the_gain_of_several_runs_is_their_mean_and_less_sure_where_they_differ(
     assert both.high - both.low > max(gain.high - gain.low for gain in gains)
 
 
+def test_runs_of_both_systems_are_paired() -> None:
+    one, other, base = (surface_statistics(text, WANTED) for text in (SAID, WANTED, SAID[::-1]))
+    none = paired_gain([one, other, base], [one, other, base], BLEU_MEASURE.score)
+    assert (none.value, none.low, none.high) == pytest.approx((0, 0, 0))
+    gains = [paired_gain(ours, theirs, BLEU_MEASURE.score).value for ours, theirs in ((one, base), (other, one))]
+    assert paired_gain([one, other], [base, one], BLEU_MEASURE.score).value == pytest.approx(sum(gains) / 2)
+    alone = paired_gain(other, [base, one], BLEU_MEASURE.score)
+    assert alone.value == pytest.approx(-paired_gain([base, one], other, BLEU_MEASURE.score).value)
+
+
 def test_lists_of_different_length_are_refused() -> None:
     with pytest.raises(ModelError, match="2 translations for 1 references"):
         surface_statistics(["a", "b"], ["a"])

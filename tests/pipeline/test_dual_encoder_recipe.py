@@ -199,6 +199,8 @@ IS_DUAL, IN_MORE = r"vse\.model is dual-encoder", r"vse\.row_settings\.more"
     ((*DUAL, "--vse.options={text: frozen}"), rf"{IS_DUAL} with both towers frozen, and vse\.epochs is 4; set it to 0"),
     ((*DUAL, "--vse.options={text: forzen}"), r"vse\.options\.text is 'forzen'; expected one of frozen, head"),
     (("--vse.model=scan-t2i-avg", "--vse.cached_chunk=4"), r"vse\.cached_chunk is 4, but scan-t2i-avg has no single"),
+    (("--vse.model=mlmme", "--vse.caption_loss=0.5"), r"vse\.caption_loss is 0\.5, but mlmme has a loss between"),
+    (("--vse.row_settings={more: {model: mule, caption_loss: 1}}",), rf"{IN_MORE}: vse\.caption_loss is 1, but"),
     (("--vse.row_settings={mroe: {epochs: 1}}",), r"vse\.row_settings\.mroe: expected one of vse\.rows:"),
     (("--vse.row_settings={more: {epoch: 1}}",), rf"unknown key {IN_MORE}\.epoch; did you mean {IN_MORE}\.epochs\?"),
     (("--vse.row_settings={more: {epochs: -1}}",), rf"{IN_MORE}: vse\.epochs is -1; expected 0 or more"),

@@ -19,7 +19,7 @@ from pipeline.reporting import opening
 from pipeline.reporting.opening import trained_on
 from pipeline.reporting.records import Record, add_records, read_records
 from pipeline.reporting.report import report
-from pipeline.reporting.results import over_seeds, shown_interval
+from pipeline.reporting.results import Figures, over_seeds, shown_interval
 from pipeline.translation.augment import diversity
 
 OVERRIDES = ["--vse.only=[none,human-de]", "--vse.seeds=[1,2]", "--report.record=true"]
@@ -238,6 +238,29 @@ def test_records_fill_the_table_when_the_artifacts_are_gone(here):
     assert "| none | 44.0 |" in (here.root / "scenes/report/report.md").read_text()
 
 
+def test_a_mean_over_seeds_takes_no_record_of_other_settings_beside_an_artifact(here):
+    graph = Graph(load_recipe("scenes", OVERRIDES), here)
+    first, second = jobs = [row.job for row in graph.rows if row.name == "none"]
+    for key, before, after in (("0" * 12, [20.0], [60.0]), (second.key, [20.0], [60.0, 20.0])):
+        records = [replace(record(second.name, name, value), settings=key) for name, value in scores(20.0).items()]
+        for expected in (before, after):
+            found = Figures(graph, records).run(jobs, "en", "rsum")[1]
+            assert [each["rsum"] for each in found] == expected
+            if expected is before:
+                finish(here, first, {"test": {"en": scores(60.0)}})
+        shutil.rmtree(here.folder(first))
+
+
+def test_an_empty_report_replaces_none_with_figures(here):
+    graph = Graph(load_recipe("scenes", ["--report.record=false"]), here)
+    report(graph)  # the first one may be empty
+    path = here.root / "scenes/report/results.jsonl"
+    path.write_text("figures\n")
+    with pytest.raises(RecipeError, match=r"scenes/report: this report stays as it is, because nothing has been"):
+        report(graph)
+    assert path.read_text() == "figures\n"
+
+
 def test_means_over_folds_have_a_table_and_a_split_of_their_own_here_and_when_recorded(here):
     recipe = load_recipe("scenes", [*OVERRIDES, "--vse.folds=5"])
     rows = [row for row in Graph(recipe, here).rows if row.name == "none"]
@@ -299,6 +322,7 @@ def test_figures_of_other_settings_are_not_mixed_in(here):
     more = [record("vse-san-none-1", name, value, "vse.epochs=99") for name, value in scores(77.0).items()]
     add_records("scenes", [*more, record("vse-san-none-1", "t2i_r1", 99.0, "SCAN")])
     for overrides, shown in (([], "44.0"), (["--vse.margin=0.3"], "not run"), ([longer, "--vse.seeds=[1]"], "77.0")):
+        shutil.rmtree(here.root / "scenes", ignore_errors=True)
         report(Graph(load_recipe("scenes", [*OVERRIDES, "--report.record=false", *overrides]), here))
         assert f"| none | {shown} |" in (here.root / "scenes/report/report.md").read_text()
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from modules.pretrained.dual_network import DualNetwork, dual_network_arguments
+from modules.retrieval_models import build_model
 from pipeline.retrieval.weights import interpolate, start_weights, weights_of
 from pipeline.training.model_files import save_weights
 from tests.modules.dual_networks import save
@@ -113,6 +114,14 @@ def test_between_adapters_lies_the_line_between_the_weights_that_they_are_merged
     assert changed
     for name, weight in network.network.state_dict().items():
         torch.testing.assert_close(weight, torch.lerp(before[name], after[name], 0.25), atol=1e-6, rtol=0)
+
+
+def test_word_vectors_are_held_to_the_weights_that_training_starts_from(tmp_path: Path) -> None:
+    first, then = (build_model("embn", region_dim=4, vocabulary_size=5, languages=["en"], dim=4, word_dim=3, anchor=1.0)
+                   for _ in range(2))  # fmt: skip
+    save_weights(first, tmp_path / "weights.safetensors")
+    start_weights(then, [tmp_path])
+    assert torch.equal(then.start, first.words.weight)
 
 
 def test_a_start_reaches_the_weights_beside_adapters(tmp_path: Path) -> None:
