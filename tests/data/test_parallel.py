@@ -1,6 +1,7 @@
 """Parallel text about no image: its lines, what is held out of it, and as part of Karpathy's corpora."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def test_all_pairs_of_a_sentence_are_in_one_split(monkeypatch: pytest.MonkeyPatc
     assert {(pair.texts["en"], pair.split) for pair in held_out(made(50)[::-1])} == of_sentence
     monkeypatch.setattr(parallel, "MOST_HELD_OUT", 3)
     assert Counter(pair.split for pair in held_out(made(50))) == {"train": 88, "val": 6, "test": 6}
+
+
+def test_no_translation_is_in_two_splits() -> None:
+    pairs = [replace(pair, texts=pair.texts | {"ja": pair.texts["ja"][:2]}) for pair in made(50)]  # 犬1: of 1, 10 to 19
+    splits = {split: {pair.texts["ja"] for pair in held_out(pairs) if pair.split == split}
+              for split in ("train", "val", "test")}  # fmt: skip
+    assert splits["test"]
+    assert sum(map(len, splits.values())) == len(set.union(*splits.values())) == 10
+    placed = {pair.pair_id: pair.split for pair in held_out(made(50))}
+    left = {pair.pair_id: pair.split for pair in held_out(pairs)}
+    assert left.items() < placed.items()
+    assert sum(split == "test" for split in left.values()) == 10
 
 
 def test_karpathys_captions_beside_parallel_text(tmp_path: Path) -> None:
