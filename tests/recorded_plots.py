@@ -47,18 +47,21 @@ def _systems(recipe: str, direction: str, names: str, prefix: str = "") -> dict[
     return {prefix + label: f"{recipe}:{name}-{direction}" for name, label in labels.items()}
 
 
-def _gains(title: str, recipe: str) -> Figures:
-    labels = {"German by MT": "mt-f", "German by MMT": "mmt-f", "German by people": "human-de"}
-    sources = {label: f"{recipe}:vse-san-{row}" for label, row in labels.items()}
-    return Figures(title, "mean_recall", sources, "en", less=f"{recipe}:vse-san-none")
+def _gains(title: str, recipe: str, variant: str = "", rows: Sequence[str] = ("mt-f", "mmt-f", "human-de")) -> Figures:
+    labels = {"mt-f": "German by MT", "mmt-f": "German by MMT", "human-de": "German by people"}
+    sources = {labels[row]: f"{recipe}:vse-san-{row}{variant}" for row in rows}
+    return Figures(title, "mean_recall", sources, "en", less=f"{recipe}:vse-san-none{variant}")
 
 
 _GAIN = "points more than English alone; grey: each seed, dot: mean, line: 95 % over seeds (Student's t)"
 _ONE_SEED = "BLEU on test; one training each, so no intervals: a difference of one BLEU may be chance"
+_FEW = "multi30k-flickr8k-few"
 _BACK = "multi30k-official-back"
 PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
     "gain.png": ("What German captions bring to English: mean recall of SAN", _GAIN, (
-        _gains("One caption an image", "multi30k-flickr8k-few"), _gains("Five captions an image", "multi30k-flickr8k"),
+        _gains("One caption an image", _FEW),
+        _gains("Two captions an image", _FEW, "|captions_per_image=2; float32", ("mt-f", "human-de")),
+        _gains("Five captions an image", "multi30k-flickr8k"),
     )),
     "bleu-official.png": ("Translators on Multi30K's official test 2016", _ONE_SEED, (
         Figures("English → German", "test_bleu_tokenised", {
