@@ -117,6 +117,24 @@ def watched_languages(settings: VseSettings, trained: Container[str]) -> list[st
     return [language for language in settings.test if language in trained or language in settings.select]
 
 
+def read_in_validation(captions: Table, watched: list[str], tested: list[str]) -> list[str]:
+    """Languages whose captions are read in validation, so that all rows rank the same pictures.
+
+    Args:
+        captions: of the corpus.
+        watched: what `watched_languages` gives for a row.
+        tested: of all rows.
+
+    Returns:
+        `watched`, or `tested` if some validation images have captions in the others alone.
+    """
+    columns = (captions[name][:] for name in ("split", "source", "language", "image_id"))
+    human = {(language, image) for split, source, language, image in zip(*columns, strict=True)
+             if (split, source) == ("val", HUMAN)}  # fmt: skip
+    own, all_images = ({image for language, image in human if language in some} for some in (watched, tested))
+    return watched if own >= all_images else tested
+
+
 def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key: str = "vse.test") -> None:
     """Refuse a language that a split has no human caption in, and name the setting that wants it.
 

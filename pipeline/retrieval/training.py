@@ -30,6 +30,7 @@ from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.typed import names_of
 from pipeline.retrieval.preconditions import (
     advise_on_regions,
+    read_in_validation,
     require_drawn,
     require_languages,
     require_pairs,
@@ -271,16 +272,14 @@ class _Run:
         scores = validation_scores(module.ranks)
         return sum(scores[language]["rsum"] for language in self.settings.select)
 
-    def _data(
-        self, captions: Table, store: RegionStore, text: TextInput, inputs: Mapping[str, Path]
-    ) -> RetrievalData:  # fmt: skip
+    def _data(self, captions: Table, store: RegionStore, text: TextInput, inputs: Mapping[str, Path]) -> RetrievalData:
         """Batches of training, validation and test; RecipeError, before hours are spent, where it cannot be tested."""
-        settings, held_out = self.settings, {"val": self.watched, "test": self.settings.test}
-        pictures = PixelStore(inputs["pixels"]) if "pixels" in inputs else None
-        require_languages(captions, held_out)
+        settings, pixels = self.settings, inputs.get("pixels")
+        require_languages(captions, {"val": self.watched, "test": settings.test})
+        held_out = {"val": read_in_validation(captions, self.watched, settings.test), "test": settings.test}
         data = RetrievalData(
             captions, store, text, self.mix.groups, self.languages, held_out, settings.batch_size, self.seed,
-            settings.steps, settings.trainer.workers, pictures, settings.trainer.regions,
+            settings.steps, settings.trainer.workers, PixelStore(pixels) if pixels else None, settings.trainer.regions,
         )  # fmt: skip
         folds_of(data, settings.folds, settings.test)
         return data

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import data.segmentation
+from data.captions import Caption, table_of
 from data.errors import DataError
 from modules.errors import ModelError
 from modules.retrieval_models import build_model
@@ -14,7 +15,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.retrieval.preconditions import advise_on_regions, require_segmenters
+from pipeline.retrieval.preconditions import advise_on_regions, read_in_validation, require_segmenters
 
 
 @pytest.mark.parametrize(
@@ -166,3 +167,14 @@ def test_several_heads_on_one_region_are_warned_about(name: str, regions: int, w
     said = capsys.readouterr().out
     assert said.startswith("  warning: store has one region an image, so all 3 heads") == warned
     assert said.count("\n") == warned
+
+
+def test_all_rows_rank_the_same_validation_pictures() -> None:
+    images = {"en": ["1", "2"], "de": ["2"]}
+    rows = [Caption(f"{image}.jpg", f"{image}#{language}", language, "a dog", "val")
+            for language, some in images.items() for image in some]  # fmt: skip
+    for more, read in ((("3", "test", "human"), ["en"]), (("3", "val", "mt:en-de"), ["en"]),
+                       (("3", "val", "human"), ["en", "de"])):  # fmt: skip
+        image, split, source = more
+        table = table_of([*rows, Caption(f"{image}.jpg", f"{image}#de", "de", "ein Hund", split, source)])
+        assert read_in_validation(table, ["en"], ["en", "de"]) == read
