@@ -149,6 +149,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     Tables lie over the `vse` section, but what makes a system is taken from `file_vse`, the file's own, if given. Those
     that cannot be made are in `Recipe.refused`.
     """
+    raw = _at_home(raw)
     with located(where):
         refuse_unknown(raw, _TOP, "")
         trainer = raw.get("trainer") or {}
@@ -210,6 +211,15 @@ def _read_with_base(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         return laid_over(below, raw)
 
 
+def _at_home(value: Any) -> Any:
+    """Plain values in which a path that begins with ~ is one below the user's folder, as a shell would have it."""
+    if isinstance(value, dict):
+        return {key: _at_home(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_at_home(each) for each in value]
+    return str(Path(value).expanduser()) if isinstance(value, str) and value.startswith("~/") else value
+
+
 def _corpus_name(raw: Mapping[str, Any]) -> Any:
     corpus = raw.get("corpus")
     return corpus.get("name") if isinstance(corpus, Mapping) else None
@@ -233,9 +243,7 @@ def _parse_override(argument: str) -> dict[str, Any]:
 
 def _corpus(values: dict[str, Any]) -> CorpusSettings:
     name = values.pop("name", "scenes")
-    root = values.pop("root", None) or os.environ.get("BILDWORT_DATA") or None
-    if isinstance(root, str):  # the shell leaves a quoted ~ alone
-        root = str(Path(root).expanduser())
+    root = values.pop("root", None) or _at_home(os.environ.get("BILDWORT_DATA")) or None
     if not isinstance(name, str) or name not in CORPORA:
         near = difflib.get_close_matches(str(name), list(CORPORA), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"

@@ -135,7 +135,7 @@ def place_of(model: str, key: str, what: str, workspace: Workspace) -> tuple[str
     Raises:
         RecipeError: the folder is not there, or holds no network.
     """
-    folder = Path(model).expanduser()
+    folder = Path(model)
     if not folder.is_dir():
         if model.startswith(("/", "./", "../", "~")):
             raise RecipeError(f"{key}: no folder {model}; expected one with a {what} of transformers")

@@ -273,6 +273,8 @@ def test_an_input_of_another_format_is_refused(workspace: Workspace) -> None:
 def test_the_artifacts_folder_can_be_chosen(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("BILDWORT_ARTIFACTS", str(tmp_path / "elsewhere"))
     assert Workspace().root == tmp_path / "elsewhere"
+    monkeypatch.setenv("BILDWORT_ARTIFACTS", "~/work")  # no shell has seen it
+    assert Workspace().root == Path.home() / "work"
     monkeypatch.delenv("BILDWORT_ARTIFACTS")
     assert Workspace().root == Path("artifacts")
 

@@ -287,6 +287,18 @@ def test_a_section_without_keys_changes_nothing(tmp_path: Path) -> None:
     assert recipe.vse == load_recipe("scenes").vse
 
 
+def test_a_path_may_begin_with_the_user_s_folder(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "words.vec").write_text("2 1\na 1\nb 1\n")
+    path = write(
+        tmp_path, "home", {"base": "scenes", "vse": {"word_vectors": {"en": "~/words.vec"}, "words": "random"}}
+    )
+    assert load_recipe(path, networks=False).vse.word_vectors == {"en": f"{tmp_path}/words.vec"}
+    assert load_recipe("scenes", ["--corpus.root=~/data"]).corpus.root == f"{tmp_path}/data"
+    monkeypatch.setenv("BILDWORT_DATA", "~/more")
+    assert load_recipe("scenes").corpus.root == f"{tmp_path}/more"
+
+
 def test_who_is_at_fault_is_named(tmp_path: Path) -> None:
     good, bad = write(tmp_path, "good", {"base": "scenes"}), write(tmp_path, "bad", {"vse": {"epohcs": 3}})
     assert message(good, ["--vse.epohcs=3"]).startswith("the command line: unknown key vse.epohcs")
