@@ -24,9 +24,9 @@ from data.tables import (
     is_picture_name,
     read_table,
 )
+from pipeline.init.picture_folder import SAMPLE, folder_of
 
 _TABLES, _JSON = (".tsv", ".txt", ".token", ".csv"), (".json",)
-_SAMPLE = 200  # lines or pictures that are tried
 _TOLD = 3  # files whose reasons are told
 NO_PICTURE = "texts that are named as no picture"
 """What may be left out of a folder of texts."""
@@ -86,7 +86,7 @@ def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) 
     if not pictures:
         raise DataError(f"{folder}: no pictures in it; expected files like {', '.join(sorted(SUFFIXES))}, and captions")
     file, found = _chosen(folder, captions, pictures, languages)
-    paths = {"captions": path_from(file, folder), "pictures": _folder_of(found.names, pictures) or "."}
+    paths = {"captions": path_from(file, folder), "pictures": folder_of(found.names, pictures, file) or "."}
     return replace(found, root=folder.resolve(), corpus=found.corpus | paths)
 
 
@@ -212,7 +212,7 @@ def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str])
     """Texts of a folder, each named as a picture, be it in this folder or in another one of the same form."""
     names = [path.relative_to(folder).as_posix() for path in sorted(visible_files(folder))]
     names = [composed(name[: -len(TEXT)]) for name in names if name.lower().endswith(TEXT)]
-    place = _folder_of(names, pictures)
+    place = folder_of(names, pictures, folder)
     known = PictureNames(
         name.removeprefix(f"{place}/") for name in pictures if not place or name.startswith(f"{place}/")
     )
@@ -221,7 +221,7 @@ def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str])
         raise DataError(
             f"{folder}: no text in it is named as a picture; expected `1.txt` for `1.jpg`, a caption a line"
         )
-    some = [*texts][:: max(1, len(texts) // _SAMPLE)]
+    some = [*texts][:: max(1, len(texts) // SAMPLE)]
     captions = [line for path in some for line in read_lines(path, "captions, one a line", BadLines())]
     if not any(map(str.isalpha, "".join(captions))):
         raise DataError(f"{folder}: texts named as pictures, but without words; expected captions, one a line")
@@ -233,7 +233,7 @@ def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str])
 
 def _place_of_pictures(rows: Sequence[Sequence[str]], known: set[str], places: Iterable[int]) -> int:
     """The column that names pictures in half of the lines or more."""
-    sample = rows[:_SAMPLE]
+    sample = rows[:SAMPLE]
     for place in places:
         named = sum(len(row) > place and _names_picture(row[place], known) for row in sample)
         if 2 * named >= len(sample):
@@ -283,26 +283,3 @@ def _tree(file: Path, languages: Sequence[str]) -> Found:
     drawn = not {"val", "test"} <= {str(entry.get("split")) for entry in entries}  # COCO's form has no splits
     settings: dict[str, Any] = {"name": "karpathy", "language": known[0], "languages": known}
     return Found(f"JSON of {form} form ({file.name})", file.parent, settings, names, detected, drawn)
-
-
-def _folder_of(names: Sequence[str], pictures: Mapping[str, Path]) -> str:
-    """The folder, relative to that of all pictures, in which most of the named ones lie; the outer of several.
-
-    Args:
-        names: of some pictures, with their ending or without.
-        pictures: all there are.
-    """
-    known = {*pictures, *(name.rpartition(".")[0] for name in pictures)}
-    some = names[:: max(1, len(names) // _SAMPLE)]
-    inner = {str(parent) for name in pictures for parent in PurePosixPath(name).parents} - {"."}
-    folders = ["", *sorted(inner, key=lambda folder: (folder.count("/"), folder))]
-
-    def hits(place: str) -> int:
-        """How many of them lie there."""
-        return sum((f"{place}/{name}" if place else name) in known for name in some)
-
-    best = max(folders, key=hits)
-    if not hits(best):  # Karpathy's names of folders, where all pictures lie in one
-        some = [PurePosixPath(name).name for name in some]
-        best = max(folders, key=hits)
-    return best

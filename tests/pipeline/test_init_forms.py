@@ -93,6 +93,23 @@ def test_a_number_sign_in_the_name_of_a_picture(tmp_path: Path, capsys) -> None:
     assert "30 English (detected), 1 a picture" in capsys.readouterr().out
 
 
+def test_a_name_that_pictures_of_two_folders_have_is_refused(tmp_path: Path, capsys) -> None:
+    mine = tmp_path / "mine"
+    names = draw_pictures(mine / "a", COUNT)
+    (mine / "b").mkdir()
+    (mine / "b" / "7.png").write_bytes((mine / "a" / "7.png").read_bytes())
+    write_tsv(mine / "captions.tsv", names)
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0  # either file is the same picture
+    (tmp_path / "mine.yaml").unlink()
+    (mine / "b" / "7.png").write_bytes((mine / "a" / "8.png").read_bytes())
+    line = "mine/captions.tsv: picture 7{} may be a/7.png or b/7.png; name each picture with its folder"
+    assert refused(tmp_path, capsys, "mine", *OPTIONS) == f"error: {line.format('.png')}"
+    write_tsv(mine / "captions.tsv", {name.removesuffix(".png"): text for name, text in names.items()})
+    assert refused(tmp_path, capsys, "mine", *OPTIONS) == f"error: {line.format('')}"
+    write_tsv(mine / "captions.tsv", {f"a/{name}": text for name, text in names.items()})
+    assert made(tmp_path, "mine", *OPTIONS).corpus.options.pictures == "."
+
+
 def test_a_text_beside_each_picture_and_texts_in_a_folder_of_their_own(tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine" / "holiday", COUNT)
     for name, text in names.items():
