@@ -107,23 +107,47 @@ class PictureNames:
 
     Args:
         pictures: their names, as `pictures_in` gives them.
+        left: names of files that are none → why.
     """
 
-    def __init__(self, pictures: Iterable[str]) -> None:
+    def __init__(self, pictures: Iterable[str], left: Mapping[str, str] | None = None) -> None:
         self._names = frozenset(pictures)
+        self._left = left or {}
 
     def name_of(self, cell: str) -> str | None:
         """The picture that is meant; None if there is none of that name, or several.
 
         Args:
-            cell: its name, with the number of a caption behind it or not (`1.jpg#0`), or its name without ending.
+            cell: its name, with its ending or without, and with the number of a caption behind it or not (`1.jpg#0`).
         """
+        candidates = self._candidates(cell)
+        return candidates[0] if len(candidates) == 1 else None
+
+    def advice_on(self, cell: str) -> str:
+        """Why `name_of` finds no picture for a cell, and what to do about it: the end of an error."""
         name = composed(cell)
-        for candidate in (name, without_number(name)):
-            if candidate in self._names:
-                return candidate
-        names = self._stems.get(name, ())
-        return names[0] if len(names) == 1 else None
+        if why := self._left.get(name):
+            known = ", ".join(sorted(SUFFIXES))
+            return f" ({why}); expected a file that ends in {known}: convert it to JPEG, or leave the line out"
+        if several := self._candidates(cell):
+            return f"; it may be {' or '.join(sorted(several))}: name it with its ending"
+        if near := self._alike.get(without_number(name).replace("\\", "/").casefold()):
+            return f"; did you mean {near}?"
+        return "; name it by its path in that folder, or leave the line out"
+
+    def _candidates(self, cell: str) -> Sequence[str]:
+        """The pictures that a cell may mean."""
+        names = dict.fromkeys((composed(cell), without_number(composed(cell))))
+        for name in names:
+            if name in self._names:
+                return [name]
+        return next((self._stems[name] for name in names if name in self._stems), ())
+
+    @cached_property
+    def _alike(self) -> Mapping[str, str]:
+        """Names in small letters, with their ending and without → a picture."""
+        stems = {stem.casefold(): names[0] for stem, names in self._stems.items()}
+        return stems | {name.casefold(): name for name in self._names}
 
     @cached_property
     def _stems(self) -> Mapping[str, Sequence[str]]:

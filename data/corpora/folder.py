@@ -25,7 +25,7 @@ from data.corpora.caption_files import LANGUAGE_CODE, is_code, tables_in, texts_
 from data.errors import BadLines, DataError
 from data.languages import language_of
 from data.lines import read_lines
-from data.pictures import PictureNames, composed, copies_of, pictures_in
+from data.pictures import PictureNames, copies_of, pictures_in
 from data.tables import (
     CAPTION,
     LANGUAGE,
@@ -111,7 +111,7 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
         raise DataError(f"folder: columns are {settings.columns}; expected picture and caption, perhaps language and "
                         "split, each once, and - for others")  # fmt: skip
     paths, left = pictures_in(root / settings.pictures)
-    reading = _Reading(settings, paths, left)
+    reading = _Reading(settings, root / settings.pictures, paths, PictureNames(paths, left))
     captions = reading.captions(root / settings.captions)
     pairs = [] if settings.parallel is None else list(reading.pairs(root / settings.parallel))
     reading.bad.require_none()
@@ -166,8 +166,9 @@ class _Reading:
 
     Attributes:
         settings: what to read.
+        folder: of the pictures.
         pictures: name → file.
-        left: files that are no pictures → why.
+        names: that lines may call them.
         places: id of a caption or a pair → where it stands.
         empty: where lines without text stand.
         half_quoted: where cells in quotation marks stand that are kept.
@@ -176,8 +177,9 @@ class _Reading:
     """
 
     settings: FolderSettings
+    folder: Path
     pictures: Mapping[str, Path]
-    left: Mapping[str, str]
+    names: PictureNames
     places: dict[str, str] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
     half_quoted: list[str] = field(default_factory=list)
@@ -283,7 +285,7 @@ class _Reading:
         """The lines of the texts that are named as pictures; of a text without a caption its first."""
         self._require_languages(folder)
         of_picture: dict[str, Path] = {}
-        for path, name in texts_in(folder, self._names).items():
+        for path, name in texts_in(folder, self.names).items():
             if (other := of_picture.setdefault(name, path)) != path:
                 problem = f"{path}: captions of picture {name!r}, which {other} has too; keep one of them"
                 self.bad.problems[str(path)] = problem
@@ -314,15 +316,10 @@ class _Reading:
     def _a_language_each(self) -> bool:
         return LANGUAGE_CODE in Path(self.settings.captions).name
 
-    @cached_property
-    def _names(self) -> PictureNames:
-        return PictureNames(self.pictures)
-
     def _picture(self, cell: str, here: str) -> str:
-        if (name := self._names.name_of(cell)) is None:
-            why = self.left.get(composed(cell))
-            advice = f" ({why})" if why else "; name it by its path in that folder, or leave the line out"
-            raise DataError(f"{here}: no picture {cell!r} in {self.settings.pictures}{advice}")
+        if (name := self.names.name_of(cell)) is None:
+            shown = repr(cell).replace(r"\\", "\\")
+            raise DataError(f"{here}: no picture {shown} in {self.folder}{self.names.advice_on(cell)}")
         return name
 
     @cached_property

@@ -198,7 +198,7 @@ def _read_columns(file: Path, rows: Sequence[Sequence[str]], known: set[str], la
         detected = None if languages else detect_languages(texts)
         settings["languages"] = detected.languages if detected else [*languages]
     with_splits = SPLIT in columns and all(len(row) != width - 1 and row[-1] for row in rows if len(row) <= width)
-    names = [composed(without_number(row[place])) for row in rows if len(row) > place]
+    names = [_named(row[place], known) for row in rows if len(row) > place]
     form = "a CSV" if file.name.removesuffix(".gz").endswith(".csv") else "a TSV"
     return Found(f"{form} ({file.name})", file.parent, settings, names, detected, drawn=not with_splits)
 
@@ -244,7 +244,13 @@ def _place_of_pictures(rows: Sequence[Sequence[str]], known: set[str], places: I
 
 
 def _names_picture(cell: str, known: set[str]) -> bool:
-    return is_picture_name(cell) or PurePosixPath(composed(without_number(cell))).name in known
+    return is_picture_name(cell) or PurePosixPath(_named(cell, known)).name in known
+
+
+def _named(cell: str, known: set[str]) -> str:
+    """The name of a picture in a cell: without the number of a caption, if that is no part of it."""
+    name = composed(cell)
+    return name if PurePosixPath(name).name in known else without_number(name)
 
 
 def _guessed_columns(file: Path, rows: Sequence[Sequence[str]], width: int, place: int) -> list[str]:

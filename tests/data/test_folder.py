@@ -181,10 +181,14 @@ def test_texts_of_another_folder_are_named_as_the_pictures(root: Path) -> None:
     ("wrong", "said"),
     [
         (["0.png\ten"], r"captions\.tsv:1: 2 fields, expected picture TAB language TAB caption"),
-        (["0.png\ten\tA dog", "gone.png\ten\tA dog"], r"captions\.tsv:2: no picture 'gone\.png' in pictures"),
+        (["0.png\ten\tA dog", "gone.png\ten\tA dog"], r"captions\.tsv:2: no picture 'gone\.png' in /.*/pictures"),
         (["../captions.tsv\ten\tA dog"], "no picture '../captions.tsv'"),
         (["/etc/passwd\ten\tA dog"], "no picture '/etc/passwd'"),
-        (["away.png\ten\tA dog"], r"no picture 'away\.png' in pictures \(a link out of the folder\)"),
+        (["away.png\ten\tA dog"], r"no picture 'away\.png' in /.*/pictures \(a link out of the folder\)"),
+        (["phone.HEIC\ten\tA dog"], r"\(not a picture by its name\); expected .* \.bmp, .*: convert it to JPEG"),
+        (["9.PNG\ten\tA dog"], r"'9\.PNG' in /.*/pictures; did you mean 9\.png\?"),
+        (["Sub\\8.png\ten\tA dog"], r"'Sub\\8\.png' in /.*/pictures; did you mean sub/8\.png\?"),
+        (["sub/8\ten\tA dog"], r"'sub/8' in /.*; it may be sub/8\.jpg or sub/8\.png: name it with its ending"),
         (["0.png\tEnglish\tA dog"], "language 'English', expected a code like en or de"),
         (["0.png\ten\tA dog\tdev"], "split 'dev', expected train, val, test"),
         (["0.png\ten\tA dog\tval", "0.png\tde\tEin Hund\ttest"], "is in test, but in val at .*captions.tsv:1"),
@@ -193,6 +197,9 @@ def test_texts_of_another_folder_are_named_as_the_pictures(root: Path) -> None:
 )  # fmt: skip
 def test_what_does_not_fit_is_named(root: Path, wrong: list[str], said: str) -> None:
     (root / "pictures" / "away.png").symlink_to("/etc/passwd")
+    (root / "pictures" / "sub").mkdir()
+    for name in ("phone.HEIC", "sub/8.png", "sub/8.jpg"):
+        (root / "pictures" / name).touch()
     write(root, *wrong)
     with pytest.raises(DataError, match=said):
         read(FolderSettings(), root, root)
@@ -211,7 +218,7 @@ def test_all_bad_lines_are_told_at_once(root: Path) -> None:
     assert {place: problem.split(",")[0] for place, problem in told.items()} == {
         f"{file}:8": "not UTF-8 (invalid continuation byte); convert the file to UTF-8",
         f"{file}:9": "not UTF-8 (invalid continuation byte); convert the file to UTF-8",  # once, without a picture
-        f"{file}:2": "no picture 'gone.png' in pictures; name it by its path in that folder",
+        f"{file}:2": f"no picture 'gone.png' in {root}/pictures; name it by its path in that folder",
         f"{file}:3": "2 fields", f"{file}:4": "language 'English'", f"{file}:5": "split 'dev'",
         f"{file}:6": "picture '0.png' is in test",
         f"{root}/parallel.tsv:2": "1 fields", f"{root}/parallel.tsv:4": "3 fields",

@@ -93,6 +93,15 @@ def test_a_number_sign_in_the_name_of_a_picture(tmp_path: Path, capsys) -> None:
     assert "30 English (detected), 1 a picture" in capsys.readouterr().out
 
 
+def test_a_number_behind_a_number_sign_may_be_part_of_a_name_without_its_ending(tmp_path: Path) -> None:
+    names = draw_pictures(tmp_path / "mine" / "jpegs", COUNT)
+    for place, name in enumerate(names):
+        (tmp_path / "mine" / "jpegs" / name).rename(tmp_path / "mine" / "jpegs" / f"pic#{place}.png")
+    write_tsv(tmp_path / "mine" / "captions.tsv", {f"pic#{place}": text for place, text in enumerate(names.values())})
+    assert made(tmp_path, "mine", *OPTIONS).corpus.options.pictures == "jpegs"
+    assert captions_of(tmp_path)["images"] == COUNT
+
+
 def test_a_name_that_pictures_of_two_folders_have_is_refused(tmp_path: Path, capsys) -> None:
     mine = tmp_path / "mine"
     names = draw_pictures(mine / "a", COUNT)
