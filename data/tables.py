@@ -6,8 +6,9 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -24,8 +25,10 @@ HEADINGS = {
     SPLIT: ("split",),
 }
 """What a column is called in the first line, if that is a header."""
+KNOWN_HEADINGS = " and ".join(f"{kind} (or {', '.join(HEADINGS[kind][1:])})" for kind in (PICTURE, CAPTION))
+"""Those of pictures and of captions, in words."""
 _NOTHING = {"", "na", "n/a", "nan", "null", "none", "<na>"}
-_SEPARATORS = ("\t", ",", ";", "|")
+_SEPARATORS = {"\t": "TAB", ",": "COMMA", ";": "SEMICOLON", "|": "BAR"}
 # Every cell that holds a quotation mark is in quotation marks and has its own doubled, as spreadsheets write it.
 _QUOTED = re.compile(r'(?:(?:"(?:[^"\t]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z))*+')
 _CELL = re.compile(r'\s*".*"\s*')
@@ -46,13 +49,18 @@ class Table(NamedTuple):
     half_quoted: list[int]
     separator: str
 
+    def form(self, line: str) -> str:
+        """What a line of a TSV is (`picture TAB caption`), with this table's separator: `picture COMMA caption`."""
+        return line.replace("TAB", _SEPARATORS[self.separator])
+
 
 def read_table(
-    path: Path, expected: str, separators: Sequence[str] = _SEPARATORS, bad: BadLines | None = None
+    path: Path, expected: str, separators: Iterable[str] = _SEPARATORS, bad: BadLines | None = None
 ) -> Table:
     """Read a table, unpacked if the name ends in .gz; blank lines are left out.
 
-    Cells are separated by TABs if the first line has one, else by what separates a picture's name or a heading there.
+    Cells are separated by TABs if the first line has one, else by what separates a picture's name or a heading there;
+    where nothing does, the first line may be an unknown heading, and the second one tells.
     Where every cell with a quotation mark is written as spreadsheets do (`"a ""stop"" sign"`), cells are what was typed
     there (`a "stop" sign`); else cells separated by TABs are kept as they are.
 
@@ -66,8 +74,8 @@ def read_table(
         DataError: the file is missing or unreadable, is not whole, is not UTF-8, or its quotation marks do not match.
     """
     text = read_text(path, expected, bad)
-    first = next((line for line in text.split("\n") if line.strip()), "")
-    separator = next((candidate for candidate in separators if _separates(candidate, first)), "\t")
+    begin = islice((line for line in text.split("\n") if line.strip()), 2)
+    separator = next((one for line in begin for one in separators if _separates(one, line)), "\t")
     if separator != "\t":
         return Table(list(_parsed(path, text, separator)), [], separator)
     if '"' in text and _QUOTED.fullmatch(text):

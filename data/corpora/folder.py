@@ -13,21 +13,21 @@ left out. Without splits, a picture's split is drawn from its name alone, so tha
 added; copies of a picture are in its split.
 """
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus
 from data.corpora.caption_files import LANGUAGE_CODE, is_code, tables_in, texts_in
+from data.corpora.picture_splits import PictureSplits
 from data.errors import BadLines, DataError
 from data.languages import language_of
 from data.lines import read_lines
-from data.pictures import PictureNames, copies_of, pictures_in
+from data.pictures import PictureNames, pictures_in
 from data.tables import (
     CAPTION,
+    KNOWN_HEADINGS,
     LANGUAGE,
     OTHER,
     PICTURE,
@@ -36,6 +36,7 @@ from data.tables import (
     columns_of,
     is_header,
     is_missing,
+    is_picture_name,
     read_table,
 )
 
@@ -111,7 +112,8 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
         raise DataError(f"folder: columns are {settings.columns}; expected picture and caption, perhaps language and "
                         "split, each once, and - for others")  # fmt: skip
     paths, left = pictures_in(root / settings.pictures)
-    reading = _Reading(settings, root / settings.pictures, paths, PictureNames(paths, left))
+    splits = PictureSplits(paths, settings.validation, settings.test)
+    reading = _Reading(settings, root / settings.pictures, PictureNames(paths, left), splits)
     captions = reading.captions(root / settings.captions)
     pairs = [] if settings.parallel is None else list(reading.pairs(root / settings.parallel))
     reading.bad.require_none()
@@ -167,23 +169,21 @@ class _Reading:
     Attributes:
         settings: what to read.
         folder: of the pictures.
-        pictures: name → file.
-        names: that lines may call them.
+        names: what lines may call them.
+        splits: of them.
         places: id of a caption or a pair → where it stands.
         empty: where lines without text stand.
         half_quoted: where cells in quotation marks stand that are kept.
-        split_of: picture → the split that the captions give it.
         bad: what is wrong with lines.
     """
 
     settings: FolderSettings
     folder: Path
-    pictures: Mapping[str, Path]
     names: PictureNames
+    splits: PictureSplits
     places: dict[str, str] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
     half_quoted: list[str] = field(default_factory=list)
-    split_of: dict[str, str] = field(default_factory=dict)
     bad: BadLines = field(default_factory=BadLines)
 
     def captions(self, path: Path) -> list[Caption]:
@@ -192,10 +192,9 @@ class _Reading:
             lines = list(self._texts(path))
         else:
             lines = [line for table, language in tables_in(path).items() for line in self._lines(table, language)]
-        first: dict[str, str] = {}
-        for line in lines:
+        for line in (line for line in lines if line.split):
             with self.bad.gather(here := f"{line.file}:{line.number}"):
-                self._take_split(line, here, first)
+                self.splits.give(line.picture, line.split, here)
         captions = []
         for line in lines:
             here = f"{line.file}:{line.number}"
@@ -204,21 +203,13 @@ class _Reading:
                 continue
             name, place = line.picture, f".{line.place}" if line.place > 1 else ""
             of = line.language if self._a_language_each else ""
-            caption = Caption(name, f"{name}#{of}{line.number}{place}", line.language, line.text, self._split(name))
+            caption = Caption(name, f"{name}#{of}{line.number}{place}", line.language, line.text, self.splits.of(name))
             self.places[caption.caption_id] = here
             captions.append(caption)
         if not captions:
             self.bad.require_none()
             raise DataError(f"{path}: no caption; expected {self._expected}")
         return captions
-
-    def _take_split(self, line: _Line, here: str, first: dict[str, str]) -> None:
-        """Note the split that a line gives its picture; `first` holds where each picture got its own."""
-        if line.split and (before := self.split_of.setdefault(line.picture, line.split)) != line.split:
-            raise DataError(f"{here}: picture {line.picture!r} is in {line.split}, but in {before} at "
-                            f"{first[line.picture]}; give it one split")  # fmt: skip
-        if line.split:
-            first.setdefault(line.picture, here)
 
     def pairs(self, path: Path) -> Iterator[Pair]:
         """The translations of a file."""
@@ -247,7 +238,7 @@ class _Reading:
         if len(texts) < 2:
             self.empty.append(here)
             return
-        split = self._split(name) if name else "train"
+        split = self.splits.of(name) if name else "train"
         pair = Pair(f"{path.stem}#{number}", name or None, split, path.stem, texts)
         self.places[pair.pair_id] = here
         yield pair
@@ -258,19 +249,36 @@ class _Reading:
         rows = table.rows
         if rows and is_header(rows[0][1]):
             columns, rows = columns_of(rows[0][1]) or columns, rows[1:]
+        else:
+            self._refuse_heading(path, rows[:1], columns)
         if not language and LANGUAGE not in columns:
             self._require_languages(path)
-        hint = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
+        quoted = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
+        expected = f"{table.form(self._expected)}{quoted}"
         for number, cells in rows:
             with self.bad.gather(f"{path}:{number}"):
-                for line in self._row(path, number, cells, columns, hint):
+                for line in self._row(path, number, cells, columns, expected):
                     yield replace(line, language=line.language or language or self._language_of(line.text))
 
-    def _row(self, path: Path, number: int, cells: Sequence[str], columns: Sequence[str], hint: str) -> Iterator[_Line]:
-        """The captions of a row of a table; `hint` is what helps against a wrong number of cells."""
+    def _refuse_heading(self, path: Path, rows: Sequence[tuple[int, list[str]]], columns: Sequence[str]) -> None:
+        """Note that a first row that names no picture, if there is one, may be a heading that is not known."""
+        for number, cells in rows:
+            cell = dict(zip(columns, cells, strict=False)).get(PICTURE, "")
+            if not cell or is_picture_name(cell):
+                continue
+            with self.bad.gather(here := f"{path}:{number}"):
+                try:
+                    self._picture(cell, here)
+                except DataError as error:
+                    raise DataError(f"{error}; or, for a heading, call its columns {KNOWN_HEADINGS}") from None
+
+    def _row(
+        self, path: Path, number: int, cells: Sequence[str], columns: Sequence[str], expected: str
+    ) -> Iterator[_Line]:
+        """The captions of a row of a table; `expected` is what it should be, for the error."""
         here, least = f"{path}:{number}", len(columns) - (columns[-1] == SPLIT)
         if not least <= len(cells) <= len(columns):
-            raise DataError(f"{here}: {len(cells)} fields, expected {self._expected}{hint}")
+            raise DataError(f"{here}: {len(cells)} fields, expected {expected}")
         row = dict(zip(columns, cells, strict=False))
         name, split = self._picture(row[PICTURE], here), row.get(SPLIT, "")
         if LANGUAGE in row and not is_code(row[LANGUAGE]):
@@ -321,24 +329,3 @@ class _Reading:
             shown = repr(cell).replace(r"\\", "\\")
             raise DataError(f"{here}: no picture {shown} in {self.folder}{self.names.advice_on(cell)}")
         return name
-
-    @cached_property
-    def _copies(self) -> dict[str, str]:
-        return copies_of(self.pictures)
-
-    @cached_property
-    def _given(self) -> dict[str, str]:
-        """The split of what a picture is a copy of, where the captions give one to it or to a copy of it."""
-        return {self._copies.get(name, name): split for name, split in reversed(self.split_of.items())}
-
-    def _split(self, name: str) -> str:
-        """The split of a picture: given, or drawn by a number from 0 to 1 that its name alone decides."""
-        if name in self.split_of:
-            return self.split_of[name]
-        first = self._copies.get(name, name)
-        if first in self._given:
-            return self._given[first]
-        number = int.from_bytes(hashlib.sha256(first.encode()).digest()[:8]) / 2**64
-        if number < self.settings.test:
-            return "test"
-        return "val" if number < self.settings.test + self.settings.validation else "train"

@@ -18,6 +18,7 @@ from data.tables import (
     LANGUAGE,
     PICTURE,
     SPLIT,
+    Table,
     captions_in,
     columns_of,
     is_header,
@@ -168,16 +169,17 @@ def _may_be(path: Path, folder: Path) -> bool:
 def _table(file: Path, known: set[str], languages: Sequence[str]) -> Found:
     """A TSV or CSV: which columns has it? Lines that do not fit are told by the corpus that reads it."""
     bad = BadLines()
-    rows = [cells for _, cells in read_table(file, "captions", bad=bad).rows]
+    table = read_table(file, "captions", bad=bad)
     try:
-        return _read_columns(file, rows, known, languages)
+        return _read_columns(file, table, known, languages)
     except _PassedOverError:
         bad.require_none()  # which is why
         raise
 
 
-def _read_columns(file: Path, rows: Sequence[Sequence[str]], known: set[str], languages: Sequence[str]) -> Found:
+def _read_columns(file: Path, table: Table, known: set[str], languages: Sequence[str]) -> Found:
     """What the columns of a table hold."""
+    rows = [cells for _, cells in table.rows]
     header = columns_of(rows[0]) if rows else None
     if rows and is_header(rows[0]):
         rows = rows[1:]
@@ -187,7 +189,7 @@ def _read_columns(file: Path, rows: Sequence[Sequence[str]], known: set[str], la
     if width < 2:
         raise _PassedOverError("its lines have one column, without a TAB")
     place = _place_of_pictures(rows, known, range(width) if header is None else [header.index(PICTURE)])
-    columns = header or _guessed_columns(file, rows, width, place)
+    columns = header or _guessed_columns(file, table, rows, width, place)
     settings: dict[str, Any] = {"name": "folder"}
     if columns[:2] != [PICTURE, CAPTION] and (header or place):  # the corpus would not guess them
         settings["columns"] = columns
@@ -199,7 +201,7 @@ def _read_columns(file: Path, rows: Sequence[Sequence[str]], known: set[str], la
         settings["languages"] = detected.languages if detected else [*languages]
     with_splits = SPLIT in columns and all(len(row) != width - 1 and row[-1] for row in rows if len(row) <= width)
     names = [_named(row[place], known) for row in rows if len(row) > place]
-    form = "a CSV" if file.name.removesuffix(".gz").endswith(".csv") else "a TSV"
+    form = "a TSV" if table.separator == "\t" else "a CSV"
     return Found(f"{form} ({file.name})", file.parent, settings, names, detected, drawn=not with_splits)
 
 
@@ -253,7 +255,7 @@ def _named(cell: str, known: set[str]) -> str:
     return name if PurePosixPath(name).name in known else without_number(name)
 
 
-def _guessed_columns(file: Path, rows: Sequence[Sequence[str]], width: int, place: int) -> list[str]:
+def _guessed_columns(file: Path, table: Table, rows: Sequence[Sequence[str]], width: int, place: int) -> list[str]:
     """The columns of a table without a header, whose pictures stand in one of them."""
     if place and width == 2:
         return [CAPTION, PICTURE]
@@ -264,8 +266,9 @@ def _guessed_columns(file: Path, rows: Sequence[Sequence[str]], width: int, plac
     with_language = width > 2 and _usual(is_code(row[1]) and len(row[1]) < 4 for row in whole)
     if width > 2 and not (split or with_language):
         raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
-                        f"{whole[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected {CAPTIONS}, or "
-                        f"{WITHOUT_LANGUAGE}")  # fmt: skip
+                        f"{whole[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected "
+                        f"{table.form(CAPTIONS)}, or {table.form(WITHOUT_LANGUAGE)}; captions of several columns are a "
+                        "line each, or a table a language: captions.en.tsv, captions.de.tsv")  # fmt: skip
     return [PICTURE, *([LANGUAGE] if with_language else []), CAPTION, *([SPLIT] if split else [])]
 
 

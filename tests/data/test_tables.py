@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.corpora.folder import FolderSettings, read
-from data.errors import DataError
+from data.errors import BadLinesError, DataError
 from data.tables import captions_in, columns_of, is_missing, read_table
 from tests.data.layouts import write_folder
 
@@ -112,6 +112,24 @@ def test_columns_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "captions.csv").write_text("image,caption\n0.png,A dog\n")
     with pytest.raises(DataError, match=r"no column of languages; set corpus\.languages"):
         read(FolderSettings(captions="captions.csv"), tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("heading", "separator"), [("Bild", ";"), ("Bild", ","), ("Bild", "\t"), ("Foto, das erste", "\t")]
+)
+def test_an_unknown_heading_is_told_and_hides_no_other_line(heading: str, separator: str, tmp_path: Path) -> None:
+    write_folder(tmp_path, size=3)
+    rows = [[heading, "Text auf Deutsch"], ["0.png", "Ein Hund"], ["gone.png", "Ein Hund"], ["1.png"]]
+    (tmp_path / "captions.csv").write_text("\n".join(map(separator.join, rows)))
+    with pytest.raises(BadLinesError) as caught:
+        read(FolderSettings(captions="captions.csv", languages=["de"]), tmp_path, tmp_path)
+    first, second, third = caught.value.told
+    assert f"captions.csv:1: no picture {heading!r} in {tmp_path}/pictures; name it by its path" in first
+    assert "or leave the line out; or, for a heading, call its columns picture (or image, file, " in first
+    assert ", path) and caption (or captions, text, " in first
+    assert "captions.csv:3: no picture 'gone.png'" in second
+    name = {"\t": "TAB", ",": "COMMA", ";": "SEMICOLON"}[separator]
+    assert f"captions.csv:4: 1 fields, expected picture {name} caption, and if wanted {name} split" in third
 
 
 def test_copies_of_a_picture_are_in_one_split(tmp_path: Path) -> None:

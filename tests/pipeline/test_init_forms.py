@@ -46,10 +46,27 @@ def test_captions_as_people_have_them(form: str, tmp_path: Path, capsys) -> None
     names = draw_pictures(tmp_path / "mine" / "Images", COUNT)
     (tmp_path / "mine" / form).write_text("\n".join(FORMS[form](names)))
     assert run(tmp_path, "init", "mine", *OPTIONS) == 0
-    each = EACH.get(form, 1)
-    assert f"{COUNT * each} English (detected), {each} a picture" in capsys.readouterr().out
+    each, separated = EACH.get(form, 1), "CSV" if form.endswith("csv") or form == "captions.txt" else "TSV"
+    told = capsys.readouterr().out
+    assert f"{COUNT * each} English (detected), {each} a picture" in told
+    assert f"found     a {separated} ({form}), {COUNT} pictures" in told
     assert run(tmp_path, "prepare", "./mine.yaml") == 0
     assert captions_of(tmp_path)["images"] == COUNT
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_heading_that_is_not_known_is_told(separator: str, tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    rows = [("Bild", "Beschreibung"), *names.items()]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(map(separator.join, rows)))
+    line = refused(tmp_path, capsys, "mine", *OPTIONS)
+    assert "captions.csv:1: no picture 'Bild' in " in line
+    assert "or, for a heading, call its columns picture (or image, " in line
+    rows = [("image", "caption_en", "caption_de"), *[(name, text, "Ein Hund") for name, text in names.items()]]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(map(separator.join, rows)))
+    line = refused(tmp_path, capsys, "mine", *OPTIONS)
+    assert "a line each, or a table a language: captions.en.tsv, captions.de.tsv" in line
+    assert ("picture TAB caption" in line) == (separator == "\t")
 
 
 GERMAN = "Ein Hund läuft am Strand entlang und bellt, zum {}. Mal"
