@@ -55,7 +55,11 @@ class Table(NamedTuple):
 
 
 def read_table(
-    path: Path, expected: str, separators: Iterable[str] = _SEPARATORS, bad: BadLines | None = None
+    path: Path,
+    expected: str,
+    separators: Iterable[str] = _SEPARATORS,
+    bad: BadLines | None = None,
+    line_break: str = " ",
 ) -> Table:
     """Read a table, unpacked if the name ends in .gz; blank lines are left out.
 
@@ -69,6 +73,7 @@ def read_table(
         expected: what it should be, for the error.
         separators: that may be; of TABs alone, another file is one of single cells.
         bad: gathers the lines that are not UTF-8, and all are read; None: they are an error.
+        line_break: what a line break inside a cell is read as.
 
     Raises:
         DataError: the file is missing or unreadable, is not whole, is not UTF-8, or its quotation marks do not match.
@@ -77,9 +82,9 @@ def read_table(
     begin = islice((line for line in text.split("\n") if line.strip()), 2)
     separator = next((one for line in begin for one in separators if _separates(one, line)), "\t")
     if separator != "\t":
-        return Table(list(_parsed(path, text, separator)), [], separator)
+        return Table(list(_parsed(path, text, separator, line_break)), [], separator)
     if '"' in text and _QUOTED.fullmatch(text):
-        return Table(list(_parsed(path, text, separator)), [], separator)
+        return Table(list(_parsed(path, text, separator, line_break)), [], separator)
     lines = [(number, line.rstrip("\r").split("\t")) for number, line in enumerate(text.split("\n"), 1)]
     half = [number for number, cells in lines if any(_CELL.fullmatch(cell) for cell in cells)]
     return Table([(number, stripped) for number, cells in lines if any(stripped := _stripped(cells))], half, separator)
@@ -143,11 +148,11 @@ def _separates(separator: str, line: str) -> bool:
     return len(cells) > 1 and (is_header(cells) or is_picture_name(cells[0]) or is_picture_name(cells[-1]))
 
 
-def _parsed(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _parsed(path: Path, text: str, separator: str, line_break: str) -> Iterator[tuple[int, list[str]]]:
     reader, begins = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True), 1
     try:
         for cells in reader:
-            if any(stripped := _stripped(cells)):
+            if any(stripped := _stripped(cells, line_break)):
                 yield begins, stripped
             begins = reader.line_num + 1
     except csv.Error as error:
@@ -155,6 +160,6 @@ def _parsed(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[s
                         'quotation marks, with its own doubled: "a ""stop"" sign"') from None  # fmt: skip
 
 
-def _stripped(cells: Sequence[str]) -> list[str]:
-    """Cells without line breaks, and without spaces around them."""
-    return [" ".join(cell.split("\n")).strip() if "\n" in cell else cell.strip() for cell in cells]
+def _stripped(cells: Sequence[str], line_break: str = " ") -> list[str]:
+    """Cells without spaces around them or around their lines."""
+    return [line_break.join(map(str.strip, cell.split("\n"))).strip() for cell in cells]

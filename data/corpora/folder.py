@@ -2,7 +2,7 @@
 
     captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test); with the setting
                       `languages` there is no column of languages: picture TAB caption; a header (`image,caption`) says
-                      what columns hold; a cell may hold a list of captions (`['a dog', 'a cat']`)
+                      what columns hold; a cell may hold captions a line, or a list of them (`['a dog', 'a cat']`)
     captions.*.tsv    a table a language, `captions.en.tsv` and others, without a column of languages
     a folder          of texts that are named as the pictures, `1.txt` for `1.jpg`: a caption a line
     parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other,
@@ -244,7 +244,8 @@ class _Reading:
         yield pair
 
     def _lines(self, path: Path, language: str) -> Iterator[_Line]:
-        table, columns = read_table(path, self._expected, bad=self.bad), self.settings.columns or self._usual
+        table = read_table(path, self._expected, bad=self.bad, line_break="\n")
+        columns = self.settings.columns or self._usual
         self.half_quoted += [f"{path}:{number}" for number in table.half_quoted]
         rows = table.rows
         if rows and is_header(rows[0][1]):
@@ -285,7 +286,8 @@ class _Reading:
             raise DataError(f"{here}: language {row[LANGUAGE]!r}, expected a code like en or de")
         if split and split not in SPLITS:
             raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
-        texts = [text for text in captions_in(row[CAPTION]) if not is_missing(text)] or [""]
+        lines = [line for text in captions_in(row[CAPTION]) for line in text.split("\n")]
+        texts = [line for line in lines if not is_missing(line)] or [""]
         for place, text in enumerate(texts, 1):
             yield _Line(path, number, place, name, row.get(LANGUAGE, ""), text, split)
 

@@ -20,6 +20,7 @@ from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
 
 _SAMPLE = 500  # pictures whose sizes are looked at
 _SHOWN = 3  # examples of what was left out
+_BETWEEN = (" | ", "; ")  # what may separate captions
 _QUERIES = {"de": "ein Hund am Strand", "en": "a dog on the beach"}
 
 
@@ -36,6 +37,7 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     sizes = ", ".join(f"{plan.splits[split]:,} {split}" for split in SPLITS)
     yield f"found     {found.form}, {count:,} pictures with captions, {_sizes(list(plan.corpus.pictures.values()))}"
     yield f"captions  {named}{detected}, {many}"
+    yield from _several_in_one(plan)
     yield f"splits    {sizes} pictures, " + ("drawn from the pictures' names" if found.drawn else "as given")
     yield from _left_out(plan)
     if plan.dual.model is None:
@@ -47,6 +49,16 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     if plan.translator is not None:
         how = f"captions by {plan.translator.model}" if plan.translated else "no captions"
         yield f"{language_name(plan.target):9} {how}: {plan.translator.why}"
+
+
+def _several_in_one(plan: Plan) -> Iterator[str]:
+    """A warning where half of the captions or more seem to be several in one."""
+    captions = plan.corpus.captions
+    for separator in _BETWEEN:
+        count = sum(separator in caption.text for caption in captions)
+        if 2 * count >= len(captions):
+            yield (f"warning   {count:,} of {len(captions):,} captions hold {separator.strip()!r}; if several captions "
+                   "stand in one, write each into a line of its own and start init again")  # fmt: skip
 
 
 def _left_out(plan: Plan) -> Iterator[str]:

@@ -220,3 +220,17 @@ def test_a_list_in_a_cell_is_several_captions_of_its_line(tmp_path: Path) -> Non
     ]  # fmt: skip
     assert corpus.place(corpus.captions[1], "de") == f"{tmp_path}/captions.csv:2"
     assert corpus.empty == [f"{tmp_path}/captions.csv:3"]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize(("separator", "name"), [(",", "captions.csv"), ("\t", "captions.tsv")])
+def test_lines_in_a_cell_are_captions_of_its_picture(ends: str, separator: str, name: str, tmp_path: Path) -> None:
+    write_folder(tmp_path, size=3)
+    rows = ["image#caption", '0.png#"A dog,', " running", "", 'A ""cat"""', '1.png#"A bird"']
+    (tmp_path / name).write_text(ends.join(rows).replace("#", separator), newline="")
+    corpus = read(FolderSettings(captions=name, languages=["en"]), tmp_path, tmp_path)
+    assert [(one.caption_id, one.text) for one in corpus.captions] == [
+        ("0.png#2", "A dog,"), ("0.png#2.2", "running"), ("0.png#2.3", 'A "cat"'), ("1.png#6", "A bird"),
+    ]  # fmt: skip
+    assert corpus.place(corpus.captions[1], "en") == f"{tmp_path}/{name}:2"
+    assert corpus.empty == []

@@ -54,6 +54,18 @@ def test_captions_as_people_have_them(form: str, tmp_path: Path, capsys) -> None
     assert captions_of(tmp_path)["images"] == COUNT
 
 
+@pytest.mark.parametrize("separator", [" | ", "; "])
+def test_captions_that_seem_to_be_several_in_one_are_told(separator: str, tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    several = {name: f"{text}{separator}{text} again" for name, text in [*names.items()][: COUNT // 2]}
+    write_tsv(tmp_path / "mine" / "captions.tsv", names | several)
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    assert f"warning   15 of 30 captions hold {separator.strip()!r}; if several" in capsys.readouterr().out
+    write_tsv(tmp_path / "mine" / "captions.tsv", names | dict([*several.items()][1:]))
+    assert run(tmp_path, "init", "mine", *OPTIONS, "--force") == 0
+    assert "warning" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_a_heading_that_is_not_known_is_told(separator: str, tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
