@@ -49,7 +49,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
     """Read a recipe.
 
     Args:
-        name: of a file `pipeline/configs/<name>.yaml`, or a path.
+        name: of a file `pipeline/configs/<name>.yaml`, or a path: it has a `/`, or ends in `.yaml`.
         overrides: `--section.key=value`, which replace its settings.
         networks: whether settings of networks are checked and `precision: auto` is settled, which imports torch.
 
@@ -179,18 +179,24 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
 
 
 def _find(name: str, folder: Path = Path()) -> Path:
-    path = folder / name if name.endswith((".yaml", ".yml")) else CONFIGS / f"{name}.yaml"
+    """The file of a recipe: one of `folder` if its name has a `/` or its ending, else one of the package."""
+    shown, is_path, ends = name[:_SHOWN], "/" in name, name.endswith((".yaml", ".yml"))
+    path = (folder if is_path or ends else CONFIGS) / (name if ends or name.endswith("/") else f"{name}.yaml")
+    own = folder / f"{name}.yaml"
     try:
-        there = path.is_file()
+        there, is_folder, is_own = path.is_file(), path.is_dir(), own.is_file()
     except (OSError, ValueError):  # too long, or a NUL in it
-        there = False
+        there = is_folder = is_own = False
     if reason := unfit_name(name):
-        raise RecipeError(f"recipe {name[:_SHOWN]!r}: {reason}; rename the file")
+        raise RecipeError(f"recipe {shown!r}: {reason}; rename the file")
+    if is_folder:
+        raise RecipeError(f"recipe {shown!r}: {str(path)[:_SHOWN]} is a folder; expected a file that ends in .yaml")
     if not there:
         known = sorted(p.stem for p in CONFIGS.glob("*.yaml"))
-        near = difflib.get_close_matches(name[:_SHOWN], known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        raise RecipeError(f"recipe {name[:_SHOWN]!r}: no file {str(path)[:_SHOWN]}; {hint}")
+        near = [f"./{own.name}"] if is_own else list(map(repr, difflib.get_close_matches(shown, known, 1)))
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        hint = "expected the path of a recipe, a file that ends in .yaml" if is_path else hint
+        raise RecipeError(f"recipe {shown!r}: no file {str(path)[:_SHOWN]}; {hint}")
     return path.resolve()
 
 

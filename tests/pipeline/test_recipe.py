@@ -11,6 +11,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import CONFIGS, build_recipe, load_recipe
+from tests.pipeline.tiny import at
 
 
 @pytest.fixture(autouse=True)
@@ -251,6 +252,20 @@ def test_unknown_names_list_the_nearest() -> None:
     assert "did you mean 'scenes'?" in message("scene")
     assert "did you mean 'scenes'?" in message("scenes", ["--corpus.name=scens"])
     assert "multi30k" in message("scenes", ["--corpus.name=qqq"])
+
+
+def test_a_recipe_in_a_folder_is_told_from_one_of_the_package(tmp_path: Path) -> None:
+    write(tmp_path, "two", {"base": "scenes", "seed": 7})
+    (tmp_path / "fold.yaml").mkdir()
+    with at(tmp_path):
+        assert "/configs/two.yaml; did you mean ./two.yaml?" in message("two")
+        assert load_recipe("./two").seed == load_recipe("./two.yaml").seed == load_recipe(tmp_path / "two").seed == 7
+        for name in ("fold.yaml", "./fold.yaml", f"{tmp_path}/fold.yaml", "./fold.yaml/", "./fold", f"{tmp_path}/"):
+            assert f"recipe {name!r}: " in message(name)
+            assert " is a folder; expected a file that ends in .yaml" in message(name)
+        line = "recipe './scenes': no file scenes.yaml; expected the path of a recipe, a file that ends in .yaml"
+        assert message("./scenes") == line
+        assert "did you mean ./two.yaml?" in message(write(tmp_path, "three", {"base": "two"}))
 
 
 def test_a_row_that_trains_on_a_path_nobody_walks_is_told(tmp_path: Path) -> None:
