@@ -58,7 +58,7 @@ def index(
         info(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {place}")
     counts = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
     info(
-        f"{place}: {done.pictures:,} pictures ({done.computed:,} new, {done.gone:,} gone, "
+        f"{place}: {done.pictures:,} pictures ({done.new:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
     info(f"next: `make app {shlex.quote(f'GALLERY={place}')}` (search page)")

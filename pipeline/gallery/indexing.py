@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,14 +56,16 @@ class Update:
 
     Attributes:
         pictures: in the gallery now.
-        computed: of them, those that were not known before.
-        gone: pictures that are no longer there.
+        computed: contents that were read now.
+        new: of the pictures, those that were not in it before; one that was moved was.
+        gone: those that are no longer there, under any name.
         left: what was left out, by name, with the reason.
         captions: in the gallery now, by language.
     """
 
     pictures: int
     computed: int
+    new: int
     gone: int
     left: dict[str, str]
     captions: dict[str, int]
@@ -104,14 +107,13 @@ def update_gallery(
         rows, computed, left = _take_in(parts, exported, pictures, old)
         own_rows = _own_rows(rows, own or {})
         if captions is None:
-            known = _captions_of(before)
-            captions = {language: texts for language, texts in known.items() if language in exported.languages}
+            captions = {name: texts for name, texts in _captions_of(before).items() if name in exported.languages}
             own_rows = _own_before(before, rows)
         texts_by_language = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
         _write_generation(folder, exported, rows, parts, texts_by_language, own_rows, left, pointer)
         counts = {language: len(texts) for language, texts in texts_by_language.items()}
-        gone = len(old.keys() - {row["name"] for row in rows} - left.keys())
-        return Update(len(rows), computed, gone, left, counts)
+        known = [row for name, row in old.items() if name not in left]
+        return Update(len(rows), computed, *_changes(known, rows), left, counts)
 
 
 def _take_in(
@@ -132,6 +134,13 @@ def _take_in(
     computed, unread = _compute(parts, exported, pictures, known_rows)
     left |= {row["name"]: unread[row["digest"]] for row in known_rows if row["digest"] in unread}
     return [row for row in known_rows if row["digest"] not in unread], computed, left
+
+
+def _changes(old: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """How many pictures are new, and how many gone: by content, or by name where another store is read."""
+    alike = {row["store"] for row in old} == {row["store"] for row in rows}
+    before, now = (Counter(row["digest" if alike else "name"] for row in some) for some in (old, rows))
+    return (now - before).total(), (before - now).total()
 
 
 def _compute(

@@ -62,6 +62,7 @@ def test_an_update_computes_only_what_is_new(exported: ExportedModel, own: Path,
     second = update_gallery(gallery, exported, PictureFolder(own))
     assert sorted(read) == ["2.png", "new.png"]
     assert (second.pictures, second.computed, second.gone, second.captions) == (7, 2, 2, {"en": 2})
+    assert first.pictures + second.new - second.gone == second.pictures  # what was moved is neither
     after = Gallery.open(gallery, exported)
     assert sorted(names(after.search("a bat", 10))) == [
         "1.png",
