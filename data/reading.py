@@ -1,5 +1,6 @@
 """How a sentence is read: which of its words are unknown, and which language it is in."""
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 from data.languages import foreign_language, language_name
 
 _SHOWN, _LONGEST = 8, 30  # unknown words that a note names, and letters of one
+_QUOTED = re.compile(r"(?<!\w)['‘](?=\w)(.+?)(?<=[\w.,!?])['’](?!\w)")
 
 
 class Words(NamedTuple):
@@ -64,6 +66,18 @@ class Reading:
             *names, last = map(language_name, self.languages)
             parts.append(f"this {self.reader} reads {' and '.join(filter(None, [', '.join(names), last]))}")
         return "; ".join(parts)
+
+
+def plain_quotes(text: str) -> str:
+    """A query in which pairs of apostrophes around words are quotation marks; others stay as they are.
+
+    Apostrophes stay part of a word when it is tokenised, so those around it would make another word of it.
+
+    Examples:
+        >>> plain_quotes("'dog'"), plain_quotes("a ‘red ball’"), plain_quotes("the dogs' ball isn't red")
+        ('"dog"', 'a "red ball"', "the dogs' ball isn't red")
+    """
+    return _QUOTED.sub(r'"\1"', text)
 
 
 def reading_of(

@@ -26,6 +26,7 @@ from PIL import Image
 
 from data.pictures import composed
 from data.pixels import open_images
+from data.reading import plain_quotes
 from modules.errors import ModelError
 from modules.search.shards import ShardedIndex
 from pipeline.engine.workspace import Workspace
@@ -97,9 +98,8 @@ class Gallery:
 
     def rows(self, places: Sequence[int] | None = None) -> list[dict[str, Any]]:
         """The records of pictures (`name`, `path`, `digest` …) by row number; None: all."""
-        if places is None:
-            return list(self._rows.to_pylist())
-        return list(self._rows.take(pa.array(places, pa.int64())).to_pylist())
+        rows = self._rows if places is None else self._rows.take(pa.array(places, pa.int64()))
+        return list(rows.to_pylist())
 
     def place_of(self, name: str) -> int | None:
         """The place of a picture, however the accents of its name are typed; None if it is not in the gallery."""
@@ -134,6 +134,7 @@ class Gallery:
                 raise RecipeError("search: the query is empty; give a few words")
             if query.top < 1:
                 raise RecipeError(f"search: {query.top} pictures are wanted; expected 1 or more")
+        queries = [query._replace(text=plain_quotes(query.text)) for query in queries]
         readings = [self.exported.reading(query.text, query.language) for query in queries]
         languages = [reading.read_as for reading in readings]
         vectors = self.exported.encode_captions([query.text for query in queries], languages).single()
@@ -331,8 +332,7 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
             raise ValueError(f"format {about['format']}, this code reads {FORMAT}")
         if not (isinstance(about["generation"], str) and about["generation"].isdigit()):
             raise ValueError("it names no generation")
-        languages = about["languages"]
-        if not all(isinstance(language, str) and language.isalpha() for language in [*languages]):
+        if not all(isinstance(language, str) and language.isalpha() for language in [*about["languages"]]):
             raise ValueError("its languages are none")
         if Path(str(about["copy"])).name != about["copy"]:
             raise ValueError("it names no model")

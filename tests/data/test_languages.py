@@ -2,7 +2,8 @@
 
 import pytest
 
-from data.languages import detect_languages
+from data.language_codes import NLLB
+from data.languages import detect_languages, language_name
 
 ENGLISH = ["a dog runs on the beach", "two children are playing in the garden", "a man in a red shirt stands there"]
 GERMAN = ["ein Hund rennt am Strand", "zwei Kinder spielen im Garten", "ein Mann im roten Hemd steht dort"]
@@ -50,3 +51,7 @@ def test_short_captions_are_in_one_language() -> None:
         for noun in ("Ball", "Hund", "Baum", "Stern", "Fisch", "Hut", "Stein", "Stuhl", "Tisch", "Mann")
     ]
     assert detect_languages(german) == (["de"], True)
+
+
+def test_each_language_that_may_be_detected_has_a_name() -> None:
+    assert [code for code in NLLB if language_name(code) == code] == []
