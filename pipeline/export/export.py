@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -99,7 +100,14 @@ def up_to_date(graph: Graph) -> ExportedModel:
     Raises:
         RecipeError: as `export`.
     """
-    folder, chosen, reranker = model_of(graph.recipe, graph.workspace), chosen_row(graph), trained_reranker(graph)
+    folder = model_of(graph.recipe, graph.workspace)
+    try:
+        chosen, reranker = chosen_row(graph), trained_reranker(graph)
+    except RecipeError as error:
+        if not (folder / ABOUT).is_file():
+            raise
+        raise RecipeError(f"{error}; or take {folder}, a model of earlier data or settings, as it is: run this command "
+                          f"again with --model {shlex.quote(str(folder))}") from None  # fmt: skip
     translators = {job.name: job.key for job in exported_translators(graph, chosen)}
     wanted = (chosen.job.key, translators, None if reranker is None else reranker.job.key)
     with suppress(RecipeError):
@@ -278,8 +286,8 @@ def chosen_row(graph: Graph) -> Row:
     done = [row for row in rows if workspace.done(row.job)]
     if not done:
         raise RecipeError(
-            f"export: {rows[0].job.name} has not been trained, nor another of vse.only and vse.seeds; run `make "
-            "stage-vse` with the same recipe and settings"
+            f"export: {rows[0].job.name} has not been trained with these data and settings, nor another of vse.only "
+            "and vse.seeds; run `make stage-vse` with the same recipe and settings"
         )
 
     def merit(row: Row) -> tuple[int, float]:

@@ -1,12 +1,16 @@
 """`index`: a gallery is brought up to date, from the shell."""
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from data.captions import HUMAN, read_captions
+from data.corpora.registry import CORPORA
 from data.network_pixels import NetworkPixels
 from data.pixels import PixelExtractor, open_images
+from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import info
@@ -28,7 +32,8 @@ def index(
 ) -> None:
     """Bring a gallery up to date: with the pictures of a folder, or with those of the recipe's corpus.
 
-    Captions are the human ones of the corpus. The recipe's best model is exported where none is given.
+    Captions are the human ones of the corpus. The recipe's best model is exported where none is given. With a model,
+    pictures and captions of a corpus that is not prepared are read from its own files.
 
     Args:
         recipe: whose corpus and model.
@@ -43,11 +48,16 @@ def index(
     """
     graph = Graph(recipe, workspace)
     exported = ExportedModel.from_pretrained(model) if model is not None else up_to_date(graph)
-    captions, own = None, None
-    source = _of_corpus(exported, graph, workers) if pictures is None else PictureFolder(pictures, workers)
-    if workspace.done(graph.corpus):
+    captions, own, prepared = None, None, workspace.done(graph.corpus)
+    if pictures is None and not prepared and _has_pictures(recipe):  # of a model that other data trained
+        content = read_corpus(recipe, Path())
+        source: Pictures = PictureFiles(content.pictures, workers)
+        captions, own = _captions(map(asdict, content.captions), exported.languages)
+    else:
+        source = _of_corpus(exported, graph, workers) if pictures is None else PictureFolder(pictures, workers)
+    if prepared:
         folder = workspace.folder(graph.corpus)
-        captions, own = _captions(folder, exported.languages)
+        captions, own = _captions(read_captions(folder / "captions.parquet").to_list(), exported.languages)
         if pictures is not None:  # a name may be that of another picture there
             own = _by_file(own, pictures_of(folder), source)
     place = gallery or gallery_of(recipe, workspace)
@@ -64,10 +74,18 @@ def index(
     info(f"next: `make app {shlex.quote(f'GALLERY={place}')}` (search page)")
 
 
-def _captions(folder: Path, languages: Collection[str]) -> tuple[dict[str, list[str]], dict[str, Own]]:
-    """The human captions of a prepared corpus by language, and the same of each image."""
+def _has_pictures(recipe: Recipe) -> bool:
+    """Are the corpus's pictures files of the person, from which models find all that they read?"""
+    corpus = recipe.corpus
+    return corpus.root is not None and not CORPORA[corpus.name].brings_regions(corpus.options)
+
+
+def _captions(
+    rows: Iterable[Mapping[str, Any]], languages: Collection[str]
+) -> tuple[dict[str, list[str]], dict[str, Own]]:
+    """The human captions of a corpus by language, and the same of each image."""
     captions, own = {language: list[str]() for language in languages}, dict[str, Own]()
-    for row in read_captions(folder / "captions.parquet").to_list():
+    for row in rows:
         if row["source"] == HUMAN and row["language"] in captions:
             captions[row["language"]].append(row["text"])
             own.setdefault(row["image_id"], {}).setdefault(row["language"], []).append(row["text"])

@@ -14,11 +14,12 @@ import pytest
 
 from data.regions import RegionStore
 from pipeline.cli import main
+from pipeline.gallery.gallery import Gallery
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.opening import on_regions
 from tests.modules.dual_networks import save
 from tests.modules.translation_models import save_marian
-from tests.pipeline.own_pictures import trained_backbone, write_scenes
+from tests.pipeline.own_pictures import COUNT, draw_pictures, trained_backbone, write_scenes, write_tsv
 from tests.pipeline.tiny import at
 
 QUICK = "--vse.retrieved_captions=false", "--report.resamples=100", "--trainer.threads=1"
@@ -101,3 +102,27 @@ def test_four_commands_lead_to_german_answers_by_a_dual_encoder(tmp_path: Path, 
     assert not list(jobs.glob("vse-*fine-tuned*"))
     (written,) = jobs.glob("synthetic-opus-en-de/*/captions.parquet")
     assert {row["language"] for row in pq.read_table(written).to_pylist()} == {"de"}
+
+
+def test_pictures_that_change_after_the_training_are_indexed_by_the_command_that_the_error_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    mine = tmp_path / "mine"
+    write_tsv(mine / "captions.tsv", captions := draw_pictures(mine, COUNT))
+    with at(tmp_path):
+        assert main(["init", "mine", "--backbone", "built-in", "--translator", "none"]) == 0
+        few = ["./mine.yaml", "--vse.epochs=1", "--vse.warmup_epochs=0", "--vse.reranker.model=null", *QUICK]
+        for stage in ("prepare", "vse", "index"):
+            assert main([stage, *few]) == 0
+        (mine / "1.png").unlink()
+        draw_pictures(tmp_path / "more", COUNT + 1)
+        (tmp_path / "more" / f"{COUNT}.png").rename(mine / "more.png")
+        del captions["1.png"]
+        write_tsv(mine / "captions.tsv", captions | {"more.png": "a new caption"})
+        capsys.readouterr()
+        assert main(["index", *few]) == 1
+        said = capsys.readouterr().err
+        assert "has not been trained with these data and settings" in said
+        assert main(["index", *few, *shlex.split(said.rpartition("again with ")[2])]) == 0
+        assert f"{COUNT} pictures (1 new, 1 gone, 0 left out)" in capsys.readouterr().out
+        assert Gallery.open("artifacts/mine/gallery").own_captions("more.png") == {"en": ["a new caption"]}
