@@ -25,6 +25,7 @@ from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError
 from pipeline.gallery.examples import Ambiguous, Sentence, ambiguous_example
 from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.hits import no_gallery
 
 LONGEST = 1000  # characters of a query; the model reads 100 words
 _DETECT = "detect"
@@ -47,9 +48,7 @@ def page(folder: Path) -> None:
         changed = (folder / "gallery.json").stat().st_mtime_ns
         gallery = _gallery(str(folder), changed)
     except (RecipeError, OSError) as error:
-        st.error(
-            plain(str(error) if isinstance(error, RecipeError) else f"{folder}: no gallery here; run `make index`")
-        )
+        st.error(plain(str(error) if isinstance(error, RecipeError) else no_gallery(folder)))
         return
     introduction(gallery)
     request, picture = _inputs(gallery)

@@ -1,8 +1,6 @@
 """Commands of the stages, and the check of their data."""
 
-import shlex
 import time
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -96,7 +94,8 @@ def run_all(
             runner.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
             run_stages(list(STAGES), graph, runner, force)
             with explained("report"):
-                summary(graph, _chosen(recipe or named, ctx.obj))
+                name = recipe or named
+                summary(graph, [*([] if name is None else [name]), *ctx.obj])
     if not dry_run:  # the processes side by side have ended: their CPU time counts
         here = " here" if cluster else ""
         info(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time{here}")
@@ -112,10 +111,3 @@ def doctor(
 
     with explained("doctor"):
         check(recipe_of(ctx, recipe, named), examples)
-
-
-def _chosen(name: str | None, settings: Sequence[str]) -> str:
-    """A recipe and its settings, as `make` takes them."""
-    words = [f"RECIPE={name}"] if name not in (None, "scenes") else []
-    words += [f"ARGS={shlex.join(settings)}"] if settings else []
-    return shlex.join(words)

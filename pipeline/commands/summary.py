@@ -1,23 +1,27 @@
 """What a run of all stages ends with: the main figures, where the rest is, and what to try next."""
 
+import shlex
+import sys
 from collections.abc import Collection, Sequence
 
-from pipeline.engine.console import info, is_verbose
+from pipeline.engine.console import command, info, is_verbose
 from pipeline.engine.machine import rank
+from pipeline.gallery.gallery import gallery_of
 from pipeline.graph import Graph
 from pipeline.reporting.records import Result
 from pipeline.reporting.report import write_report
+from pipeline.training.trainer import LOGS
 from pipeline.visualization.text_table import TextTable
 
 _UNSEEN = " (not trained on "
 
 
-def summary(graph: Graph, chosen: str) -> None:
+def summary(graph: Graph, chosen: Sequence[str]) -> None:
     """Write the report and print its main figures, with `--verbose` all of its tables.
 
     Args:
         graph: of the recipe.
-        chosen: what `make` needs to know to use the same recipe and settings, `RECIPE=…`; empty for the default.
+        chosen: words of a command that name the same recipe and settings; none for the default.
     """
     written = write_report(graph)
     if rank() > 0:
@@ -30,9 +34,10 @@ def summary(graph: Graph, chosen: str) -> None:
             table.show_lines()
     for sentence in written.said:
         info(sentence)
-    info(f"report: {written.folder / 'report.html'} (tables: report.md, or `make report`)")
-    index, page = (f"make {target} {chosen}".rstrip() for target in ("index", "app"))
-    info(f"next: `{index} && {page}` (search page), `make tensorboard` (training curves)")
+    info(f"report: {written.folder / 'report.html'} (tables: report.md, or `{command('report', *chosen)}`)")
+    page = command("app", str(gallery_of(graph.recipe, graph.workspace)))
+    curves = shlex.join([sys.executable, "-m", "tensorboard.main", "--logdir", str(LOGS)])
+    info(f"next: `{command('index', *chosen)} && {page}` (search page), `{curves}` (training curves)")
 
 
 def translation_table(results: Sequence[Result]) -> TextTable:

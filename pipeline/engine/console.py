@@ -1,7 +1,10 @@
 """Messages in the terminal. They are plain text: what looks like markup in a path or a caption is printed as it is."""
 
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
@@ -54,6 +57,15 @@ def info(text: str, label: str = "", colour: str = "") -> None:
     elif rank() == 0:
         CONSOLE.control(_CLEARED)  # of a terminal alone
         CONSOLE.print(_shown(message))
+
+
+def command(*words: str) -> str:
+    """A command of this program that can be copied into a shell; it names the program as it was called."""
+    called = Path(sys.argv[0])
+    program = [sys.argv[0]] if called.name == "bildwort" else ["bildwort"]
+    if called.resolve() == Path(__file__).resolve().parents[1] / "__main__.py":
+        program = [sys.executable, "-m", "pipeline"]
+    return shlex.join([*program, *words])
 
 
 def unsaid() -> list[Message]:

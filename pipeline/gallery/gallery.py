@@ -33,7 +33,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
-from pipeline.gallery.hits import Described, Found, Hit, Own, Query
+from pipeline.gallery.hits import Described, Found, Hit, Own, Query, no_gallery
 from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
@@ -82,7 +82,7 @@ class Gallery:
         while True:
             about = read_pointer(folder)
             if about is None:
-                raise RecipeError(f"{folder}: no gallery here; run `make index`")
+                raise RecipeError(no_gallery(folder))
             if exported is not None and about["made_of"] != exported.fingerprint:
                 raise RecipeError(f"{folder}: made by another model ({about['model']}); run `make index` with this one")
             try:

@@ -5,12 +5,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.reading import Reading
+from pipeline.engine.console import command
 from pipeline.gallery.fit import Fit
 
 Own = dict[str, list[str]]
 """The captions of one picture, by language."""
 SIMILAR = "similar captions in the gallery"
 ARBITRARY = "none of the words is known, so the pictures are arbitrary"
+
+
+def no_gallery(folder: Path) -> str:
+    """What is said of a folder without a gallery."""
+    return (f"{folder.absolute()}: no gallery here; run `{command('index')}` with the recipe or pictures, or go to the "
+            "folder where that was run: its results are in `artifacts` there, or in BILDWORT_ARTIFACTS")  # fmt: skip
 
 
 class Query(NamedTuple):

@@ -1,6 +1,5 @@
 """`index`: a gallery is brought up to date, from the shell."""
 
-import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ from data.pixels import PixelExtractor, open_images
 from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import pictures_of
-from pipeline.engine.console import info
+from pipeline.engine.console import command, info
 from pipeline.engine.workspace import Workspace
 from pipeline.export.export import up_to_date
 from pipeline.export.exported_model import ExportedModel
@@ -71,7 +70,7 @@ def index(
         f"{place}: {done.pictures:,} pictures ({done.new:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
-    info(f"next: `make app {shlex.quote(f'GALLERY={place}')}` (search page)")
+    info(f"next: `{command('app', str(place))}` (search page)")
 
 
 def _has_pictures(recipe: Recipe) -> bool:

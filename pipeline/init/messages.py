@@ -1,8 +1,6 @@
 """What `init` prints: what it found, and the commands that come next."""
 
 import math
-import shlex
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,6 +12,7 @@ from data.errors import DataError
 from data.findings import EMPTY, UNNAMED
 from data.images import size_of
 from data.languages import language_name
+from pipeline.engine.console import command
 from pipeline.init.datasets_of import NO_CAPTION
 from pipeline.init.networks import Backbone
 from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
@@ -100,18 +99,9 @@ def _sizes(pictures: Sequence[Path]) -> str:
     return f"{usually} pixels" + (f" ({least} to {most})" if least != most else "")
 
 
-def _program() -> str:
-    """The command line's program, as it was called."""
-    called = Path(sys.argv[0])
-    if called.resolve() == Path(__file__).resolve().parents[1] / "__main__.py":
-        return f"{shlex.quote(sys.executable)} -m pipeline"
-    return shlex.quote(str(sys.argv[0])) if called.name == "bildwort" else "bildwort"
-
-
 def what_comes_next(output: Path, plan: Plan) -> list[str]:
     """The commands that come next."""
-    program = _program()
-    recipe = shlex.quote(str(output) if output.is_absolute() or output.parent != Path() else f"./{output}")
+    recipe = str(output) if output.is_absolute() or output.parent != Path() else f"./{output}"
     asked = plan.target if plan.translated or plan.target in plan.languages else plan.languages[0]
     query = _QUERIES.get(asked, "…")
     translates = "translates, " if plan.translated else ""
@@ -119,14 +109,14 @@ def what_comes_next(output: Path, plan: Plan) -> list[str]:
     does = f"{translates}tests the network as it is, trains its text tower, tests it" if dual else (
         f"finds regions, {translates}trains, tests")  # fmt: skip
     more = (
-        f"  # to train both towers, which takes longer: add {FINE_TUNED} to vse.only in {recipe}, then the same again"
+        f"  # to train both towers, which takes longer: add {FINE_TUNED} to vse.only in {output}, then the same again"
     )
     data = output.with_name(f"{output.stem}-data")
     also = f", {data}" if plan.found.captions.is_relative_to(data.absolute()) else ""
     return [
         f"written   {output}{also}", "next:",
-        f"  {program} all {recipe}        # {does}",
-        f"  {program} index {recipe}      # makes the pictures searchable",
-        f'  {program} search "{query}" --recipe {recipe}',
+        f"  {command('all', recipe)}        # {does}",
+        f"  {command('index', recipe)}      # makes the pictures searchable",
+        f"  {command('search', query, '--recipe', recipe)}",
         *([more] if dual else []),
     ]  # fmt: skip

@@ -1,6 +1,5 @@
 """What a report begins with: a few sentences for a reader who does not know the code, and what its rows stand for."""
 
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from data.captions import HUMAN
@@ -10,6 +9,7 @@ from data.slots import Slot, parse_group
 from data.taught import TEXT
 from modules.metrics.intervals import Difference
 from modules.retrieval_models import model_class
+from pipeline.engine.console import command
 from pipeline.init.networks import DUAL_ENCODERS
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
@@ -58,9 +58,9 @@ def on_regions(recipe: Recipe, rows: Iterable[str]) -> list[str]:
     reads = any(it.image_encoder is None and not model_class(it.model).given_vectors for it in models)
     if recipe.regions.model is not None or drawn or corpus.root is None or not reads:
         return []
-    folder, network = shlex.quote(corpus.root), next(iter(DUAL_ENCODERS.values()))
-    command = f"bildwort init {folder} --backbone {network} --output {recipe.name}-dual-encoder.yaml"
-    return [f"The built-in extractor is weak for photographs: `{command}` writes a recipe that finds most of them "
+    network, output = next(iter(DUAL_ENCODERS.values())), f"{recipe.name}-dual-encoder.yaml"
+    better = command("init", corpus.root, "--backbone", network, "--output", output)
+    return [f"The built-in extractor is weak for photographs: `{better}` writes a recipe that finds most of them "
             "without training (where there is no internet, --backbone FOLDER)."]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import POINTER, Gallery, read_pointer
-from pipeline.gallery.hits import Query
+from pipeline.gallery.hits import Query, no_gallery
 from pipeline.serve.uploads import uploaded_file
 
 Record = dict[str, Any]
@@ -153,7 +153,7 @@ class Answers:
         try:
             return (self._folder / POINTER).stat().st_mtime_ns
         except OSError:
-            raise NotReadyError(f"{self._folder}: no gallery here; run `make index`") from None
+            raise NotReadyError(no_gallery(self._folder)) from None
 
     def _open(self, known: ExportedModel | None) -> Gallery:
         """Open it, with the model at hand if that made it."""

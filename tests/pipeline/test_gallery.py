@@ -71,7 +71,7 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
         (("search", "--vse.dim=16", "  "), "the query is empty"), (("search", "--vse.dim=16"), "give a query"),
         (("search", "ein Hund", "--language", "de"), "was trained on en; choose"),
         (("search", "a", "--top", "0"), "0 pictures are wanted; expected 1 or more"),
-        (("search", "a", "--gallery", "gone"), "gone: no gallery here; run `make index`"),
+        (("search", "a", "--gallery", "gone"), "gone: no gallery here; run `bildwort index`"),
         (("index", "--model", "gone"), "no exported model here"), (("search", "caf\udce9"), "not UTF-8; write it"),
         (("search", "a", "--sheet", "."), "expected a file"), (("search", "a", "--sheet", "x" * 300), "File name too"),
         (("index", "--gallery", "tiny.yaml/x"), "cannot be made"), (("index", "--gallery", "g\udce9"), "not UTF-8"),

@@ -67,7 +67,7 @@ def test_pictures_of_a_folder_have_the_captions_of_the_same_file(
     for folder, known in ((pictures, True), (own, False)):
         place = tmp_path / f"gallery-{known}"
         assert used.main("index", "--pictures", str(folder), "--gallery", str(place)) == 0
-        assert f"next: `make app GALLERY={place}` (search page)" in capsys.readouterr().out
+        assert f"next: `bildwort app {place}` (search page)" in capsys.readouterr().out
         assert bool(Gallery.open(place).describe_known(name).own) is known
 
 

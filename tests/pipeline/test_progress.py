@@ -175,11 +175,13 @@ def test_a_run_ends_with_a_summary_in_a_few_lines(run) -> None:
     assert " ".join(said).startswith("English: human (san) is the best of 2 rows on validation; ")
     assert "Read with care: " in " ".join(said)
     assert str(Path("tiny") / "report" / "report.html") in report
-    assert following.startswith("next: `make index RECIPE=")
+    recipe = "tiny.yaml --trainer.progress=true"
+    assert report.endswith(f"{recipe}`)")
+    assert following.startswith("next: `bildwort index ")
     index, app = following.split("`")[1].split(" && ")
-    assert app == index.replace("make index", "make app")
-    assert app.endswith("tiny.yaml ARGS=--trainer.progress=true")
-    assert "make tensorboard" in following
+    assert index.endswith(recipe)
+    assert re.fullmatch(r"bildwort app .*artifacts/tiny/gallery", app)
+    assert "tensorboard.main --logdir lightning_logs`" in following
     assert re.fullmatch(r"in all \d+ (s|min), \d+ (s|min) of CPU time", cost)
 
 

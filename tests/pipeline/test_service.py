@@ -280,7 +280,7 @@ def test_an_updated_gallery_is_opened_and_one_that_is_gone_is_told(folder: Path,
     assert answers._opened.exported is before
     (copy / POINTER).rename(copy / "gone")
     told = client.get("/search?q=a")
-    assert (told.status_code, "no gallery here; run `make index`" in told.json()["detail"]) == (503, True)
+    assert (told.status_code, "no gallery here; run `bildwort index`" in told.json()["detail"]) == (503, True)
     (copy / POINTER).write_text("{}")
     assert client.get("/search?q=a").status_code == 503
     (copy / "gone").replace(copy / POINTER)
@@ -291,7 +291,7 @@ def test_a_server_that_cannot_start_is_one_line(used: Tiny, tmp_path: Path, caps
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for words, said in (
-            (("gone", "--port=0"), "gone: no gallery here; run `make index`"),
+            (("gone", "--port=0"), "gone: no gallery here; run `bildwort index`"),
             ((f"--port={port}",), "choose another address or port"),
             (("--address=no.such.address.invalid", "--port=0"), "choose another address"),
             (("--hosts=http://a",), "not the name of a host"),
