@@ -66,7 +66,16 @@ class Found(list[Hit]):
         """What a person should know before looking at the pictures, in lines."""
         arbitrary = "" if self.reading.known else ARBITRARY
         poor = "" if self.fit is None else self.fit.note
-        return [note for note in (self.reading.note, arbitrary, poor) if note]
+        return [note for note in (self.reading.note, arbitrary, poor, self._gone) if note]
+
+    @property
+    def _gone(self) -> str:
+        """Which of the pictures have been deleted or moved since they were indexed; empty: none."""
+        gone = [hit.path for hit in self if hit.path is not None and not hit.path.exists()]
+        if not gone:
+            return ""
+        return (f"no longer there: {len(gone)} of these {len(self)} pictures, first {gone[0]}; run "
+                f"`{command('index')}` with the recipe or pictures of this gallery")  # fmt: skip
 
     def record(self, query: str) -> dict[str, Any]:
         """As JSON: the query, how it is read, how well it fits, and the pictures."""

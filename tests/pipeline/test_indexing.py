@@ -104,6 +104,16 @@ def test_an_empty_folder_is_an_empty_gallery(exported: ExportedModel, own: Path,
     assert Gallery.open(gallery, exported).search("a bat") == []
 
 
+def test_a_search_says_which_pictures_are_gone(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
+    update_gallery(tmp_path / "gallery", exported, PictureFolder(own), {})
+    found = Gallery.open(tmp_path / "gallery", exported).search("a bat", 4)
+    assert not any("no longer there" in note for note in found.notes)
+    first = found[0].path
+    for place, said in ((first, "1 of these 4 pictures"), (own, "4 of these 4 pictures")):
+        place.rename(tmp_path / f"{place.name} elsewhere")
+        assert f"no longer there: {said}, first {first}; run `bildwort index`" in found.notes[-1]
+
+
 def test_a_damaged_part_is_computed_again(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
     update_gallery(gallery, exported, PictureFolder(own), {})
