@@ -216,7 +216,10 @@ class VseSettings(EvaluationSettings, TrainingSettings):
                     "hub"
                 )
         if self.warmup_epochs > self.epochs > 0:
-            raise RecipeError(f"vse.warmup_epochs {self.warmup_epochs} is more than vse.epochs {self.epochs}")
+            raise RecipeError(
+                f"vse.warmup_epochs {self.warmup_epochs} is more than vse.epochs {self.epochs}; set warmup_epochs to "
+                f"{self.epochs} or less, or epochs to {self.warmup_epochs} or more"
+            )
 
     def _check_lists(self) -> None:
         """Refuse rows and languages that are missing, stand twice, or have names that no file can have."""

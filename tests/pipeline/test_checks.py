@@ -80,7 +80,10 @@ def test_languages_that_begin_alike_are_two() -> None:
         ("{row: mmt-f, model: scan}", "no such retrieval model"),
         ("{row: mmt-f, model: scan-t2i-avg, epoch: 3}", "did you mean vse.reranker.epochs"),
         ("{row: mmt-f, model: scan-t2i-avg, epochs: many}", "epochs"),
-        ("{row: mmt-f, model: scan-t2i-avg, epochs: 2}", "vse.reranker: vse.warmup_epochs 3 is more than vse.epochs 2"),
+        (
+            "{row: mmt-f, model: scan-t2i-avg, epochs: 2}",
+            "vse.reranker: vse.warmup_epochs 3 is more than vse.epochs 2; set warmup_epochs to 2 or less",
+        ),
         ("{row: mmt-f, model: scan-t2i-avg, loss: hard}", "vse.loss is 'hard'"),
     ],
 )
