@@ -19,11 +19,13 @@ class Words(NamedTuple):
         total: how many; punctuation is none, unless there is nothing else.
         unknown: those that the vocabulary does not hold, as they are typed, in their order.
         telling: the others are words of the languages that are read. False: sub-words spell words of any language.
+        cut: the sentence is longer than what is read of it.
     """
 
     total: int
     unknown: list[str]
     telling: bool = True
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Reading:
             told, as no word is known.
         certain: all words are known, and are of the languages that are read: sub-words would spell any words.
         reader: what reads it, as a note names it.
+        cut: it is longer than what is read of it.
     """
 
     words: int
@@ -48,6 +51,7 @@ class Reading:
     language: str | None
     certain: bool
     reader: str = "model"
+    cut: bool = False
 
     @property
     def known(self) -> bool:
@@ -56,7 +60,7 @@ class Reading:
 
     @property
     def note(self) -> str:
-        """What a person should know, in one line; empty if all words are known and the language is read."""
+        """What a person should know, in one line; empty if all words are known and read, and the language is read."""
         parts = []
         if self.unknown:
             parts.append(f"{len(self.unknown)} of {self.words} words unknown: {_listed(self.unknown)}")
@@ -65,6 +69,8 @@ class Reading:
         if parts:
             *names, last = map(language_name, self.languages)
             parts.append(f"this {self.reader} reads {' and '.join(filter(None, [', '.join(names), last]))}")
+        if self.cut:
+            parts.append(f"this is too long: the {self.reader} reads its beginning alone")
         return "; ".join(parts)
 
 
@@ -99,7 +105,7 @@ def reading_of(
         untold = None if len(words.unknown) == words.total else read_as
         language = foreign_language(text, languages, doubtful) or untold
     certain = words.telling and not words.unknown
-    return Reading(words.total, tuple(words.unknown), tuple(languages), read_as, language, certain, reader)
+    return Reading(words.total, tuple(words.unknown), tuple(languages), read_as, language, certain, reader, words.cut)
 
 
 def words_read(tokens: Sequence[str], known: Callable[[str], bool], typed: Callable[[], Sequence[str]]) -> Words:

@@ -101,7 +101,7 @@ class PretrainedTokens:
 
     def read_words(self, text: str, language: str) -> Words:
         """The words of a sentence; one is unknown if a sub-word of it is."""
-        return words_of_pieces(self._read(text), self.tokenizer)
+        return words_of_pieces(self._read(text), self.tokenizer)._replace(cut=self.size(text) > self.longest)
 
     def size(self, text: str) -> int:
         """The number of sub-words of a sentence before it is cut, its marks among them."""
@@ -168,7 +168,8 @@ class WordVocabulary:
             """Has the vocabulary it?"""
             return self._key(word, language) in self._number
 
-        return words_read(words[:MAX_TOKENS], known, lambda: as_typed(text, language, words))
+        read = words_read(words[:MAX_TOKENS], known, lambda: as_typed(text, language, words))
+        return read._replace(cut=len(words) > MAX_TOKENS)
 
     def _key(self, word: str, language: str) -> str:
         """A word as the vocabulary names it."""

@@ -43,21 +43,22 @@ def test_each_language_has_its_own_words_and_chinese_characters_are_words() -> N
 
 def test_sub_words_read_every_word_but_those_with_an_unknown_piece(tmp_path: Path) -> None:
     tokens = PretrainedTokens(str(save("bert", tmp_path / "bert")), lower=True)
-    assert tokens.read_words("a RED dog", "en") == (3, [], False)
-    assert tokens.read_words("a qwertz dog", "en") == (3, ["qwertz"], False)
+    assert tokens.read_words("a RED dog", "en") == (3, [], False, False)
+    assert tokens.read_words("a qwertz dog", "en") == (3, ["qwertz"], False, False)
+    assert tokens.read_words("a dog " * tokens.longest, "en").cut
     nllb = TranslatorTokens(str(save_nllb(tmp_path / "nllb", ["a red dog"])), "en-de")
-    assert nllb.read_words("a red dog", "en") == (3, [], False)
+    assert nllb.read_words("a red dog", "en") == (3, [], False, False)
     assert nllb.read_words("a 犬", "en").unknown == ["犬"]
 
 
 def test_a_translator_knows_the_words_of_its_sentences_and_those_made_of_their_parts(tmp_path: Path) -> None:
     bpe = JointBPE.train([tokenize(text, "en") for text in ENGLISH + GERMAN], 160)
     assert bpe.read_words("zwei Hunde", "en").unknown == []  # nobody wrote down what it reads
-    assert bpe.read_words("qwertz uiop", "en") == (2, ["qwertz", "uiop"], False)
+    assert bpe.read_words("qwertz uiop", "en") == (2, ["qwertz", "uiop"], False, False)
     bpe.source_words = frozenset(" ".join(tokenize(text, "en") for text in ENGLISH).split())
     del bpe._long_pieces
     assert bpe.read_words("A dog plays on the BEACH", "en").unknown == []
-    assert bpe.read_words("zwei Hunde im snow", "en") == (4, ["zwei", "Hunde", "im"], True)
+    assert bpe.read_words("zwei Hunde im snow", "en") == (4, ["zwei", "Hunde", "im"], True, False)
     assert bpe.read_words("Beachdog 犬dog", "en").unknown == ["犬"]
 
 
