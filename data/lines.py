@@ -1,5 +1,6 @@
 """Text files as lines: unpacked and decoded; errors name the file and the line."""
 
+import codecs
 import gzip
 import io
 import zlib
@@ -43,6 +44,8 @@ def read_text(path: Path, expected: str, bad: BadLines | None = None) -> str:
     try:
         return raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
+        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise DataError(f"{path}: it is UTF-16; expected UTF-8: save it as UTF-8 (`CSV UTF-8` in Excel)") from None
         problems = {f"{path}:{number}": f"{path}:{number}: {reason}" for number, reason in _undecoded(raw)}
         if bad is None or b"\0" in raw:  # UTF-16 is no text of UTF-8 with some bad lines
             raise BadLinesError(list(problems.values())) from None

@@ -28,6 +28,7 @@ from data.tables import (
 from pipeline.init.picture_folder import SAMPLE, folder_of
 
 _TABLES, _JSON = (".tsv", ".txt", ".token", ".csv"), (".json",)
+_UNREAD = (".jsonl", ".xlsx", ".xls", ".ods")  # forms of captions that are named, so that nobody looks for the cause
 _TOLD = 3  # files whose reasons are told
 NO_PICTURE = "texts that are named as no picture"
 """What may be left out of a folder of texts."""
@@ -115,6 +116,8 @@ def _chosen(
         try:
             if captions is None and not is_inside(file, folder):
                 raise _PassedOverError("a link out of the folder")
+            if file.name.endswith(_UNREAD):
+                raise _PassedOverError("its form is not read; save it as a CSV or TSV in UTF-8")
             is_json = file.name.removesuffix(".gz").endswith(_JSON)
             candidates.append((file, _tree(file, languages) if is_json else _table(file, known, languages)))
         except _PassedOverError as reason:
@@ -161,7 +164,7 @@ def _may_be(path: Path, folder: Path) -> bool:
     return (
         not below
         and not path.name.startswith(".")
-        and path.name.removesuffix(".gz").endswith(_TABLES + _JSON)
+        and path.name.removesuffix(".gz").endswith(_TABLES + _JSON + _UNREAD)
         and path.is_file()
     )
 

@@ -54,6 +54,27 @@ def test_captions_as_people_have_them(form: str, tmp_path: Path, capsys) -> None
     assert captions_of(tmp_path)["images"] == COUNT
 
 
+@pytest.mark.parametrize("name", ["captions.jsonl", "captions.xlsx"])
+def test_a_form_that_is_not_read_is_named(name: str, tmp_path: Path, capsys) -> None:
+    captions = draw_pictures(tmp_path / "mine", COUNT)
+    (tmp_path / "mine" / name).write_bytes(b"PK\x03\x04\xff")
+    line = refused(tmp_path, capsys, "mine", *OPTIONS)
+    assert f"(looked at {name}: its form is not read; save it as a CSV or TSV in UTF-8); write a file" in line
+    line = refused(tmp_path, capsys, "mine", "--captions", f"mine/{name}", *OPTIONS)
+    assert f"{name}: its form is not read; save it as a CSV or TSV in UTF-8; expected `picture TAB caption`" in line
+    write_tsv(tmp_path / "mine" / "captions.tsv", captions)
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0  # the other file may stay
+
+
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_told_in_one_line(coding: str, tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    text = "\ufeff" + "".join(f"{name}\tSträucher {text}\n" for name, text in names.items())
+    (tmp_path / "mine" / "captions.txt").write_bytes(text.encode(coding))
+    line = refused(tmp_path, capsys, "mine", *OPTIONS)
+    assert line.endswith("mine/captions.txt: it is UTF-16; expected UTF-8: save it as UTF-8 (`CSV UTF-8` in Excel)")
+
+
 @pytest.mark.parametrize("separator", [" | ", "; "])
 def test_captions_that_seem_to_be_several_in_one_are_told(separator: str, tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
