@@ -10,6 +10,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.pop("MAKELEVEL", None)  # of `make test`; what is called by make names targets of it as the next step
 os.environ.setdefault("BILDWORT_JOBS", "1")  # tiny jobs are over before another process has started
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the tests in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # so that processes of tests do not ignore it

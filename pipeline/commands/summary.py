@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Collection, Sequence
 
-from pipeline.engine.console import command, info, is_verbose
+from pipeline.engine.console import by_make, command, info, is_verbose
 from pipeline.engine.machine import rank
 from pipeline.gallery.gallery import gallery_of
 from pipeline.graph import Graph
@@ -34,10 +34,15 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
             table.show_lines()
     for sentence in written.said:
         info(sentence)
-    info(f"report: {written.folder / 'report.html'} (tables: report.md, or `{command('report', *chosen)}`)")
-    page = command("app", str(gallery_of(graph.recipe, graph.workspace)))
-    curves = shlex.join([sys.executable, "-m", "tensorboard.main", "--logdir", str(LOGS)])
-    info(f"next: `{command('index', *chosen)} && {page}` (search page), `{curves}` (training curves)")
+    settings = [word for word in chosen if word.startswith("--")]
+    of_make = [f"RECIPE={word}" for word in chosen if word not in (*settings, "scenes")]
+    of_make += [f"ARGS={shlex.join(settings)}"] if settings else []
+    report, index = (command(name, *chosen, target=[name, *of_make]) for name in ("report", "index"))
+    page = command("app", str(gallery_of(graph.recipe, graph.workspace)), target=["app", *of_make])
+    info(f"report: {written.folder / 'report.html'} (tables: report.md, or `{report}`)")
+    shown = shlex.join([sys.executable, "-m", "tensorboard.main", "--logdir", str(LOGS)])
+    curves = "make tensorboard" if by_make() else shown
+    info(f"next: `{index} && {page}` (search page), `{curves}` (training curves)")
 
 
 def translation_table(results: Sequence[Result]) -> TextTable:

@@ -1,8 +1,9 @@
 """Messages in the terminal. They are plain text: what looks like markup in a path or a caption is printed as it is."""
 
+import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -59,8 +60,20 @@ def info(text: str, label: str = "", colour: str = "") -> None:
         CONSOLE.print(_shown(message))
 
 
-def command(*words: str) -> str:
-    """A command of this program that can be copied into a shell; it names the program as it was called."""
+def by_make() -> bool:
+    """Was this program called by `make`?"""
+    return "MAKELEVEL" in os.environ
+
+
+def command(*words: str, target: Sequence[str] = ()) -> str:
+    """A command that can be copied into a shell, of this program as it was called.
+
+    Args:
+        words: of the command.
+        target: the same for `make`, which also installs what a command needs; taken where `make` called the program.
+    """
+    if target and by_make():
+        return shlex.join(["make", *target])
     called = Path(sys.argv[0])
     program = [sys.argv[0]] if called.name == "bildwort" else ["bildwort"]
     if called.resolve() == Path(__file__).resolve().parents[1] / "__main__.py":

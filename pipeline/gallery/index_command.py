@@ -70,7 +70,7 @@ def index(
         f"{place}: {done.pictures:,} pictures ({done.new:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
-    info(f"next: `{command('app', str(place))}` (search page)")
+    info(f"next: `{command('app', str(place), target=['app', f'GALLERY={place}'])}` (search page)")
 
 
 def _has_pictures(recipe: Recipe) -> bool:

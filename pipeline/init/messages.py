@@ -109,7 +109,7 @@ def what_comes_next(output: Path, plan: Plan) -> list[str]:
     does = f"{translates}tests the network as it is, trains its text tower, tests it" if dual else (
         f"finds regions, {translates}trains, tests")  # fmt: skip
     more = (
-        f"  # to train both towers, which takes longer: add {FINE_TUNED} to vse.only in {output}, then the same again"
+        f"  # to train both towers, which takes longer: add {FINE_TUNED} to vse.only in {recipe}, then the same again"
     )
     data = output.with_name(f"{output.stem}-data")
     also = f", {data}" if plan.found.captions.is_relative_to(data.absolute()) else ""

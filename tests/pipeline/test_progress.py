@@ -185,6 +185,18 @@ def test_a_run_ends_with_a_summary_in_a_few_lines(run) -> None:
     assert re.fullmatch(r"in all \d+ (s|min), \d+ (s|min) of CPU time", cost)
 
 
+def test_called_by_make_it_names_targets_of_make(run, monkeypatch, capsys) -> None:
+    """They install what a command needs."""
+    made, _ = run
+    monkeypatch.setenv("MAKELEVEL", "1")
+    assert made.main("all", "--vse.trainer.progress=true") == 0
+    report, following, _ = capsys.readouterr().out.splitlines()[-3:]
+    recipe = f"RECIPE={made.yaml} ARGS=--vse.trainer.progress=true"
+    assert report.endswith(f"(tables: report.md, or `make report {recipe}`)")
+    page = f"`make index {recipe} && make app {recipe}` (search page)"
+    assert following == f"next: {page}, `make tensorboard` (training curves)"
+
+
 def test_verbose_shows_all_tables_and_what_each_job_came_to(run, capsys) -> None:
     made, quiet = run
     assert made.main("all", "--verbose") == 0
