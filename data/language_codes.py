@@ -19,6 +19,12 @@ NLLB = dict(re.findall(r"(\w+):(\w+)", """
     uz:uzn_Latn vi:vie_Latn xh:xho_Latn yi:ydd_Hebr yo:yor_Latn zh:zho_Hans zu:zul_Latn
 """))  # fmt: skip
 """Two letters (ISO 639-1) → the code of FLORES-200 that NLLB has; before `_` it is that of ISO 639-3."""
+ISO_639_1 = NLLB.keys() | re.findall(r"\w+", """
+    aa ab ae ak an as av ay ba bi bm bo br ce ch co cr cu cv dv dz ee ff fj fy gn gv ho hz ia ie ii ik io iu kg ki kj kl
+    kr ks kv kw la lg li ln lu mh mo na nd ng nr nv ny oj om os pi qu rm rn rw sa sc se sg sh sm sn ss st su tg ti tk tn
+    to ts tt tw ty ug ve vo wa wo yo za
+""")  # fmt: skip
+"""All codes of two letters, and two that were withdrawn (mo, sh)."""
 _SHOWN = 8
 
 

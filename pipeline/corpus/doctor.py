@@ -11,7 +11,7 @@ from data.corpora.registry import CORPORA
 from data.findings import Finding
 from data.report import data_report
 from data.subset import training_subset
-from pipeline.engine.console import info
+from pipeline.engine.console import counted, info
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.visualization.text_table import TextTable
@@ -64,8 +64,7 @@ def read_corpus(recipe: Recipe, folder: Path) -> Corpus:
 
 def say_counts(findings: Sequence[Finding], path: Path) -> None:
     """Print how many errors and warnings there are, where all are written, and how often each kind of them occurs."""
-    errors = sum(finding.level == "error" for finding in findings)
-    info(f"data report: {errors} errors, {len(findings) - errors} warnings: {path}")
+    info(f"data report: {_counts(findings)}: {path}")
     kinds = Counter[tuple[str, str]]()
     for finding in findings:
         kinds[finding.level, finding.what.partition(" (")[0]] += finding.count  # without its share
@@ -75,9 +74,13 @@ def say_counts(findings: Sequence[Finding], path: Path) -> None:
 
 def say_findings(findings: Sequence[Finding], examples: int = 1) -> None:
     """Print how many errors and warnings there are, and a line for each with its first examples."""
-    errors = sum(finding.level == "error" for finding in findings)
-    info(f"data report: {errors} errors, {len(findings) - errors} warnings")
+    info(f"data report: {_counts(findings)}")
     say_each(findings, examples)
+
+
+def _counts(findings: Sequence[Finding]) -> str:
+    errors = sum(finding.level == "error" for finding in findings)
+    return f"{counted(errors, 'errors')}, {counted(len(findings) - errors, 'warnings')}"
 
 
 def say_each(findings: Sequence[Finding], examples: int = 1) -> None:

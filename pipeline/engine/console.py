@@ -1,6 +1,7 @@
 """Messages in the terminal. They are plain text: what looks like markup in a path or a caption is printed as it is."""
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ for _console in (CONSOLE, ERRORS):
     _console.width = max(_console.width, 120)  # else rich cuts figures off in a narrow terminal
 _CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 _chosen = {"verbose": False}
+_PLURAL = re.compile(r"s\b")  # of the first word that has it
 _LONGEST = 1000  # letters of an error: what is quoted from a file may have any number
 
 
@@ -48,6 +50,16 @@ def is_verbose() -> bool:
 def printable(text: str) -> str:
     """A text without control characters, newlines excepted."""
     return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def counted(count: int, what: str) -> str:
+    """A count and what is counted, given in the plural.
+
+    Examples:
+        >>> counted(1, "Parquet files of other folders"), counted(1200, "lines")
+        ('1 Parquet file of other folders', '1,200 lines')
+    """
+    return f"{count:,} {_PLURAL.sub('', what, count=1) if count == 1 else what}"
 
 
 def info(text: str, label: str = "", colour: str = "") -> None:

@@ -16,6 +16,7 @@ from data.corpora.folder import SPLITS
 from data.corpora.registry import CORPORA
 from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings
+from data.language_codes import ISO_639_1
 from data.pictures import is_written, unfit_name
 from data.report import data_report
 from pipeline.engine.console import info, status
@@ -77,8 +78,8 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
     whole = source if source.startswith(HUB) else str(Path(source).absolute())
     if reason := unfit_name(whole):  # no recipe can name it
         raise RecipeError(f"{whole!r}: {reason}; rename the folder")
-    if wrong := [code for code in options.languages if not is_code(code)]:
-        raise RecipeError(f"--languages: {wrong[0]!r}; expected codes like en or de, with commas between")
+    if wrong := [code for code in options.languages if not is_code(code) or (len(code) == 2 and code not in ISO_639_1)]:
+        raise RecipeError(f"--languages: {wrong[0]!r}; expected codes like en or de (ISO 639), with commas between")
     output = _output(source, options)
     with ExitStack() as undo:
         found = _found(source, output, options, undo)

@@ -30,7 +30,7 @@ from pipeline.init.picture_folder import SAMPLE, folder_of
 _TABLES, _JSON = (".tsv", ".txt", ".token", ".csv"), (".json",)
 _UNREAD = (".jsonl", ".xlsx", ".xls", ".ods")  # forms of captions that are named, so that nobody looks for the cause
 _TOLD = 3  # files whose reasons are told
-NO_PICTURE = "texts that are named as no picture"
+NO_PICTURE = "texts named as no picture"
 """What may be left out of a folder of texts."""
 _TO_MAKE = "`picture TAB caption`, a line a caption, for example `{}<TAB>A dog on the beach.`"
 

@@ -12,7 +12,7 @@ from data.errors import DataError
 from data.findings import EMPTY, UNNAMED
 from data.images import size_of
 from data.languages import language_name
-from pipeline.engine.console import command
+from pipeline.engine.console import command, counted
 from pipeline.init.datasets_of import NO_CAPTION
 from pipeline.init.networks import Backbone
 from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
@@ -69,7 +69,7 @@ def _left_out(plan: Plan) -> Iterator[str]:
     for what, where in left.items():
         if where:
             first = [*where[:_SHOWN], *(["…"] if len(where) > _SHOWN else [])]
-            yield f"left out  {len(where):,} {what}: {', '.join(first)}"
+            yield f"left out  {counted(len(where), what)}: {', '.join(first)}"
 
 
 def _by(backbone: Backbone, count: int) -> str:

@@ -49,7 +49,7 @@ def test_a_warning_has_its_place_and_does_not_change_the_status(data: Copy, caps
     place = data.say(data.image("train"), "Dog.")
     status, printed = run(capsys, "doctor")
     assert status == 0
-    assert "data report: 0 errors, 1 warnings" in printed
+    assert "data report: 0 errors, 1 warning" in printed
     assert f"warning: captions of fewer than 3 words (en): 1× t1.jpg#en2 ({place})" in printed
 
 
@@ -113,7 +113,7 @@ def test_prepare_ends_with_the_findings_even_if_it_was_done_before(data: Copy, c
     for _ in range(2):
         status, printed = run(capsys, "prepare", "-v")
         assert status == 0
-        assert "data report: 0 errors, 1 warnings" in printed
+        assert "data report: 0 errors, 1 warning" in printed
         assert printed.splitlines()[-1] == f"warning: captions of fewer than 3 words (en): 1× t1.jpg#en2 ({place})"
 
 
@@ -147,5 +147,5 @@ def test_prepare_prints_all_findings_before_it_gives_up(data: Copy, capsys) -> N
     data.edit(data.ids, 2, "other.jpg")
     status, printed = run(capsys, "prepare")
     assert status == 1
-    assert "data report: 1 errors, 1 warnings" in printed
+    assert "data report: 1 error, 1 warning" in printed
     assert "error: multi30k: images without regions (1×, train" in printed.splitlines()[-1]

@@ -179,7 +179,7 @@ def test_a_text_beside_each_picture_and_texts_in_a_folder_of_their_own(tmp_path:
     told = capsys.readouterr().out
     assert "found     a text a picture, 30 pictures with captions" in told
     assert "60 English (detected), 2 a picture" in told
-    assert "left out  1 texts that are named as no picture: holiday/of nothing.txt" in told
+    assert "left out  1 text named as no picture: holiday/of nothing.txt" in told
     assert captions_of(tmp_path / "work")["captions"] == 2 * COUNT
     (tmp_path / "mine" / "texts").mkdir()
     for path in (tmp_path / "mine" / "holiday").glob("*.txt"):
