@@ -54,4 +54,4 @@ def _require_one_folder(names: Sequence[str], pictures: Mapping[str, Path], capt
         meant = {picture: pictures[picture] for picture in of_folder.values()}
         if len(meant) > 1 and len(copies_of(meant)) < len(meant) - 1:
             raise DataError(f"{captions}: picture {name} may be {' or '.join(meant)}; name each picture with its "
-                            "folder")  # fmt: skip
+                            "folder, or run init on one folder, with --captions and this file")  # fmt: skip

@@ -161,7 +161,8 @@ def test_a_name_that_pictures_of_two_folders_have_is_refused(tmp_path: Path, cap
     assert run(tmp_path, "init", "mine", *OPTIONS) == 0  # either file is the same picture
     (tmp_path / "mine.yaml").unlink()
     (mine / "b" / "7.png").write_bytes((mine / "a" / "8.png").read_bytes())
-    line = "mine/captions.tsv: picture 7{} may be a/7.png or b/7.png; name each picture with its folder"
+    advice = "name each picture with its folder, or run init on one folder, with --captions and this file"
+    line = f"mine/captions.tsv: picture 7{{}} may be a/7.png or b/7.png; {advice}"
     assert refused(tmp_path, capsys, "mine", *OPTIONS) == f"error: {line.format('.png')}"
     write_tsv(mine / "captions.tsv", {name.removesuffix(".png"): text for name, text in names.items()})
     assert refused(tmp_path, capsys, "mine", *OPTIONS) == f"error: {line.format('')}"
