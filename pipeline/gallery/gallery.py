@@ -102,9 +102,8 @@ class Gallery:
         return list(rows.to_pylist())
 
     def place_of(self, name: str) -> int | None:
-        """The place of a picture by its name, however accents are typed, or by its file; None if it is not there."""
-        asked = (("name", name), ("name", composed(name)), ("path", str(Path(name).absolute())))
-        places = (pc.index(self._rows[column], spelled).as_py() for column, spelled in asked)
+        """The place of a picture, however the accents of its name are typed; None if it is not in the gallery."""
+        places = (pc.index(self._rows["name"], spelled).as_py() for spelled in (name, composed(name)))
         return next((int(place) for place in places if place >= 0), None)
 
     def search(
@@ -252,8 +251,11 @@ class Gallery:
         return [[] for _ in tops] if self._index is None else _nearest(self._index, vectors, tops)
 
     def _hits(self, places: Sequence[tuple[int, float]]) -> list[Hit]:
-        found = zip(self.rows([row for row, _ in places]), places, strict=True)
-        return [Hit(row["name"], score, Path(row["path"]) if row["path"] else None) for row, (_, score) in found]
+        rows = self.rows([row for row, _ in places])
+        return [
+            Hit(row["name"], score, Path(row["path"]) if row["path"] else None)
+            for row, (_, score) in zip(rows, places, strict=True)
+        ]
 
     def _record(self, name: str) -> dict[str, Any]:
         """The record of a picture; a RecipeError if it is not in the gallery."""

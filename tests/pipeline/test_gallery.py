@@ -59,7 +59,7 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["query"], first["language"], len(first["hits"]), len(second["hits"])) == ("a red bat", "en", 2, 1)
     assert used.main("describe", first["hits"][0]["path"], "--top", "2") == 0
-    assert "similar captions of other pictures:" in capsys.readouterr().out.splitlines()[-3]
+    assert len(capsys.readouterr().out.splitlines()) == 3
     assert used.main("describe", first["hits"][0]["name"], "--json") == 0
     assert json.loads(capsys.readouterr().out)["language"] == "en"
 
