@@ -13,9 +13,12 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from data.captions import HUMAN, sentences_of, types_of
+from data.padding import WIDTH, rounded
 from data.pixels import PixelStore
 from data.regions import RegionStore
 from data.text_inputs import TextInput
+
+_SENTENCES = 64  # rows of `image_sentences` are a multiple of it, for GPUs
 
 
 class CaptionBatches(Dataset):
@@ -37,13 +40,14 @@ class CaptionBatches(Dataset):
 
     Attributes:
         with_regions: false leaves out `regions` and `region_mask`.
+        few_shapes: L is a multiple of 8, and P one of 64 by rows of an `image_key` of −1, for GPUs.
     """
 
     def __init__(
         self, captions: Table, store: RegionStore, text: TextInput,
         languages: Sequence[str], types: Sequence[str], pictures: PixelStore | None = None,
     ) -> None:  # fmt: skip
-        self.store, self.pictures, self.with_regions = store, pictures, True
+        self.store, self.pictures, self.with_regions, self.few_shapes = store, pictures, True, False
         self.tokens = text.encode_all(captions)
         self.rows = store.rows(captions["image_id"][:])
         self.sentences = sentences_of(captions)
@@ -60,8 +64,10 @@ class CaptionBatches(Dataset):
     def __getitem__(self, visits: Sequence[ArrayLike]) -> dict[str, Tensor]:
         numbers = np.concatenate([np.ravel(part) for part in visits])
         keys, index = np.unique(self.rows[numbers], return_inverse=True)
-        tokens, lengths = self.tokens.padded(numbers)
+        tokens, lengths = self.tokens.padded(numbers, WIDTH if self.few_shapes else 1)
         known = self._sentences_of(keys)
+        if self.few_shapes:
+            known = np.pad(known, ((0, rounded(len(known), _SENTENCES) - len(known)), (0, 0)), constant_values=-1)
         batch = {
             "image_key": torch.from_numpy(keys),
             "tokens": tokens,

@@ -13,6 +13,7 @@ from data.caption_batches import CaptionBatches
 from data.captions import HUMAN, choose
 from data.device_regions import DeviceRegions, Place
 from data.mixing import Everything, MixedBatches
+from data.padding import wants_few_shapes
 from data.pixels import PixelStore
 from data.regions import RegionStore
 from data.slots import Slot
@@ -111,6 +112,7 @@ class RetrievalData(pl.LightningDataModule):
             self._on_device = DeviceRegions(self._store, self._regions_at, self.trainer)
         batches = self._batches[split]
         batches.with_regions = self._on_device.table is None
+        batches.few_shapes = split == "train" and wants_few_shapes(self.trainer)
         return batches
 
     def _place(self) -> tuple[int, int]:

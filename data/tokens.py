@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from data.padding import rounded
 from data.text import PADDING
 
 
@@ -46,10 +47,13 @@ class Tokens:
         place = np.arange(len(self.numbers)) - np.repeat(self.starts[:-1], lengths)
         return Tokens(self.numbers[place < most], np.concatenate([[0], np.minimum(lengths, most).cumsum()]))
 
-    def padded(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Some sentences, not empty, as tokens (B, N) with padding behind, and their lengths (B,), both int64."""
+    def padded(self, rows: NDArray[np.int64], to: int = 1) -> tuple[Tensor, Tensor]:
+        """Some sentences, not empty, as tokens (B, N) with padding behind, and their lengths (B,), both int64.
+
+        N is a multiple of `to`.
+        """
         starts, lengths = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
-        place = np.arange(lengths.max())
+        place = np.arange(rounded(int(lengths.max()), to))
         numbers = self.numbers.take(starts[:, None] + place, mode="clip")
         tokens = np.where(place < lengths[:, None], numbers, PADDING).astype(np.int64)
         return torch.from_numpy(tokens), torch.from_numpy(lengths)

@@ -15,11 +15,12 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from data.device_regions import DeviceRegions, Place
 from data.images import open_picture
-from data.padding import pad
+from data.padding import pad, rounded, wants_few_shapes
 from data.regions import RegionStore
 from data.text import BEGIN, END
 
 Part = TypeVar("Part", list[int], NDArray[np.int64])
+_WIDTH, _ROWS = 4, 32  # tokens and sentences of a batch are multiples of them, for GPUs
 _POOL = 50  # batches' worth of sentences that are sorted by length together
 
 
@@ -57,31 +58,39 @@ class SentenceBatches(Dataset):
     Args:
         sentences: what to batch.
         regions: the region store; None for text alone.
+
+    Attributes:
+        with_regions: false leaves out the regions.
+        few_shapes: N and M + 1 are multiples of 4, and B of 32 by sentences without a word, for GPUs.
     """
 
     def __init__(self, sentences: Sentences, regions: RegionStore | None) -> None:
-        self.sentences, self.regions, self.with_regions = sentences, regions, True
+        self.sentences, self.regions, self.with_regions, self.few_shapes = sentences, regions, True, False
         self._rows = None if regions is None else regions.rows(sentences.image_ids)
         self._others = regions.rows(sentences.other_ids) if regions is not None and sentences.other_ids else None
 
     def __getitem__(self, numbers: list[int]) -> dict[str, Tensor]:
-        source = [self.sentences.source[number] for number in numbers]
+        more = rounded(len(numbers), _ROWS) - len(numbers) if self.few_shapes else 0
+        width = _WIDTH if self.few_shapes else 1
+        source = [*(self.sentences.source[number] for number in numbers), *more * [[END]]]
         batch: dict[str, Any] = {
-            "index": torch.tensor(numbers),
-            "source": pad(source),
+            "index": torch.tensor([*numbers, *more * [-1]]),
+            "source": pad(source, width),
             "source_lengths": torch.tensor([len(sentence) for sentence in source]),
         }
         if self.sentences.target is not None:
             target = [self.sentences.target[number] for number in numbers]
-            batch["target"] = pad([[BEGIN, *sentence] for sentence in target])
-            batch["labels"] = pad([[*sentence, END] for sentence in target])
-            batch["target_lengths"] = torch.tensor([len(sentence) + 1 for sentence in target])
-        if self.regions is not None and self._rows is not None and not self.with_regions:
-            batch["image_row"] = torch.from_numpy(self._rows[numbers])
-        elif self.regions is not None and self._rows is not None:
-            batch["regions"] = torch.from_numpy(self.regions.take(self._rows[numbers]))
-            if self._others is not None:
-                batch["other_regions"] = torch.from_numpy(self.regions.take(self._others[numbers]))
+            batch["target"] = pad([*([BEGIN, *sentence] for sentence in target), *more * [[BEGIN]]], width)
+            batch["labels"] = pad([*([*sentence, END] for sentence in target), *more * [[]]], width)
+            batch["target_lengths"] = torch.tensor([*(len(sentence) + 1 for sentence in target), *more * [1]])
+        if self.regions is not None and self._rows is not None:
+            rows = np.concatenate([self._rows[numbers], np.full(more, -1)])
+            if self.with_regions:
+                batch["regions"] = torch.from_numpy(self.regions.take(rows))
+            else:
+                batch["image_row"] = torch.from_numpy(rows)
+        if self.regions is not None and self._others is not None and self.with_regions:
+            batch["other_regions"] = torch.from_numpy(self.regions.take(self._others[numbers]))
         if (files := self.sentences.pictures) is not None:
             ids = [self.sentences.image_ids[number] for number in numbers]
             batch["pictures"] = [None if image is None else open_picture(files[image]) for image in ids]
@@ -203,6 +212,7 @@ class TranslationData(pl.LightningDataModule):
         if self.regions is not None:
             self._on_device = self._on_device or DeviceRegions(self.regions, self._regions_at, self.trainer)
             batches.with_regions = self._on_device.table is None
+        batches.few_shapes = wants_few_shapes(self.trainer)
         return loader(batches, sampler, self.workers)
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:

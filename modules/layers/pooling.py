@@ -44,7 +44,8 @@ class GeneralisedPool(nn.Module):
 
     def _positions(self, longest: int, count: int) -> Tensor:
         """The encodings (count, longest, P) of positions."""
-        return positional_encodings(longest, self.position_dim).to(self.score.weight).expand(count, -1, -1)
+        weight = self.score.weight
+        return positional_encodings(longest, self.position_dim, weight.device).to(weight.dtype).expand(count, -1, -1)
 
     def _shares(self, states: Sequence[Tensor], lengths: Tensor) -> Tensor:
         """θ (B, N) of both directions' states, each (B, N, hidden)."""
@@ -69,8 +70,8 @@ class GeneralisedPool(nn.Module):
         return (ordered.masked_fill(ordered == -torch.inf, 0) * weights[..., None]).sum(1)
 
 
-def positional_encodings(count: int, dim: int) -> Tensor:
+def positional_encodings(count: int, dim: int, device: torch.device | None = None) -> Tensor:
     """Sinusoidal encodings (count, dim) of positions 0 … count − 1 (Vaswani et al. 2017, 3.5); `dim` is even."""
-    rates = torch.exp(torch.arange(0, dim, 2) * (-math.log(10_000) / dim))
-    angles = torch.arange(count)[:, None] * rates
+    rates = torch.exp(torch.arange(0, dim, 2, device=device) * (-math.log(10_000) / dim))
+    angles = torch.arange(count, device=device)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

@@ -23,6 +23,7 @@ from modules.layers.image_generator import (
     Target,
 )
 from modules.layers.recurrent import widen
+from modules.layers.static import beside
 from modules.pretrained.pretrained_text import read_words
 from modules.retrieval_models.base import GREEDY, Encoding, RetrievalModel, one_vector, register
 from modules.retrieval_models.by_order import ByOrder
@@ -260,7 +261,7 @@ class _BothWays(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Return (B, 2H) of word vectors (B, L, E) and lengths (B,)."""
         onward, back = both_ways(self.gru, words, lengths)
-        last = lengths.to(words.device) - 1
+        last = beside(lengths, words) - 1
         return torch.cat([onward[torch.arange(len(words), device=words.device), last], back[:, 0]], -1)
 
 

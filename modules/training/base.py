@@ -1,11 +1,14 @@
 """Base classes of all LightningModules."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+
+from modules.training.graphs import Batch, Step, StepGraphs
 
 _STAY = ("lengths", "pictures")  # ends of the names of what is read on the CPU
 
@@ -43,9 +46,20 @@ class TrainedModule(BatchModule):
     Attributes:
         clip: largest norm of the gradient for a module that takes its own optimiser steps, where Lightning does not
             clip; 0 does not.
+        graphs: of the steps, on a GPU; None: steps are computed without.
     """
 
     clip: float = 0.0
+    graphs: StepGraphs | None = None
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether its step may be a CUDA graph: one pass forward and one backward, whose shapes the batch decides."""
+        return False
+
+    def computed(self, step: Step, batch: Batch, *state: Hashable) -> tuple[Tensor, Batch]:
+        """The loss and the figures of a step, by a CUDA graph where there is one; see `StepGraphs`."""
+        return step(batch) if self.graphs is None else self.graphs(step, batch, state)
 
     def configure_gradient_clipping(
         self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None

@@ -26,11 +26,25 @@ class CollapseWatch:
 
     def __init__(self, judgements: int = 1) -> None:
         self._judgements, self._in_a_row = judgements, 0
-        self._steps: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._steps: list[Tensor] = []
 
-    def add(self, loss: Tensor, equal: Tensor, scores: Tensor, positives: Tensor, negatives: Tensor) -> None:
-        """Note a step's loss, its value for equal scores, the scores (I, C) and which are positives and negatives."""
-        self._steps.append((loss.detach(), equal.detach(), separation(scores.detach(), positives, negatives)))
+    @staticmethod
+    def seen(loss: Tensor, equal: Tensor, scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+        """What is judged of a step (3,): its loss, the value for equal scores, and the separation.
+
+        Args:
+            loss: of the step.
+            equal: what it would be if all scores were equal.
+            scores: (I, C).
+            positives: (I, C) bool.
+            negatives: (I, C) bool.
+        """
+        apart = separation(scores.detach(), positives, negatives)
+        return torch.stack([loss.detach(), equal.detach().to(loss), apart.to(loss)])
+
+    def add(self, seen: Tensor) -> None:
+        """Note what was seen of a step."""
+        self._steps.append(seen)
 
     def stays_at(self) -> float | None:
         """Judge the steps since the last judgement, if they are enough, at the end of an epoch.
@@ -40,7 +54,7 @@ class CollapseWatch:
         """
         if len(self._steps) < LEAST:
             return None
-        losses, equal, apart = (torch.stack(side) for side in zip(*self._steps, strict=True))
+        losses, equal, apart = torch.stack(self._steps).unbind(1)
         self._steps = []
         mean = float(equal.mean())
         stays = float((losses - equal).abs().mean()) <= TOLERANCE * mean

@@ -30,6 +30,7 @@ from modules.training.gathering import first_rows, gather_encoding, in_chunks
 from modules.training.ranked import RankedModule
 
 _LOG = logging.getLogger(__name__)
+_WATCHED = "watched"  # what the watch for a collapse sees of a step
 _COLLAPSED = (
     "%s has collapsed: over epoch %d of %d its ranking loss stayed at %.4g, the value for equal scores of all pairs; "
     "what usually helps: more vse.warmup_epochs, a lower vse.learning_rate, a larger vse.margin or vse.batch_size, or "
@@ -103,6 +104,7 @@ class Retrieval(RankedModule):
             )
         self.collapse, self._warned = CollapseWatch(2 if kind in CONTRASTIVE else 1), False
         self._draws = 0
+        self._watched: Tensor | None = None
 
     def seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the regions (I, R, D) of a batch's images and their mask; a frozen image encoder sees a batch once."""
@@ -170,7 +172,7 @@ class Retrieval(RankedModule):
         if not self.loss.warms_up(self.main_epoch):
             with torch.no_grad():
                 equal = self._loss_of(scores.mean().expand_as(scores), pairs)
-                self.collapse.add(loss, equal, scores, pairs.positives, pairs.negatives)
+                self._watched = CollapseWatch.seen(loss, equal, scores, pairs.positives, pairs.negatives)
         return loss
 
     def _loss_of(self, scores: Tensor, pairs: Pairs) -> Tensor:
@@ -251,13 +253,30 @@ class Retrieval(RankedModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the sum of all losses."""
-        self._draws = 0
+        total, losses = self.computed(self.total_loss, batch, self.main_epoch < 0, self.loss.warms_up(self.main_epoch))
+        if (watched := losses.pop(_WATCHED, None)) is not None:
+            self.collapse.add(watched)
+        self.model.figures = {name: losses.pop(name) for name in self.model.figures}
+        self.log_losses(total, losses, batch)
+        return total
+
+    @property
+    def has_graphs(self) -> bool:
+        """Not of steps that read or draw on the host, run in chunks, or train a pretrained network."""
+        pretrained = any(isinstance(part, PretrainedWords | ImageEncoder) for part in self.model.modules())
+        by_host = self.loss.kind == "random" or (self.loss.kind == "hardest" and self.loss.type_weights is None)
+        otherwise = pretrained or by_host or self.hparams["cached_chunk"] or any(self.hparams["taught_types"] or ())
+        return self.automatic_optimization and self.model.has_graphs and not otherwise
+
+    def total_loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the sum of all losses, and each of them without its gradient, with what the model measured."""
+        self._draws, self._watched = 0, None
         losses = self.losses(batch)
         total = torch.stack(list(losses.values())).sum()
         if self.trainer.world_size > 1:
             total = total + touch(self.parameters())
-        self.log_losses(total, losses, batch)
-        return total
+        figures = {name: figure.detach() for name, figure in (losses | self.model.figures).items()}
+        return total, figures if self._watched is None else figures | {_WATCHED: self._watched}
 
     def log_losses(self, total: Tensor, losses: dict[str, Tensor], batch: Batch) -> None:
         """Log the losses, what the model measured, and the total number of captions on all devices."""

@@ -51,14 +51,24 @@ class Translation(TrainedModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the mean smoothed cross-entropy over the target words of the batches of all ranks."""
-        loss, words = self._cross_entropy(batch, self.hparams["label_smoothing"])
+        loss, figures = self.computed(self._loss_and_words, batch)
         world = self.trainer.world_size
-        total = sum_over_ranks(words, world)
+        total = sum_over_ranks(figures["words"], world)
         mean = loss * world / total  # DDP averages gradients over ranks
         if self.logs_step:
             self.log("train/loss", mean.detach(), prog_bar=True, sync_dist=True)
             self.log("train/words", total)
         return mean
+
+    @property
+    def has_graphs(self) -> bool:
+        """Not of pretrained networks."""
+        return getattr(self.translator, "has_graphs", False)
+
+    def _loss_and_words(self, batch: Batch) -> tuple[Tensor, Batch]:
+        """The summed cross-entropy of training, and the number of words."""
+        loss, words = self._cross_entropy(batch, self.hparams["label_smoothing"])
+        return loss, {"words": words}
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Translate the batch, and log the cross-entropy of the human translations."""

@@ -64,7 +64,9 @@ def log_likelihoods(translator: nn.Module, batch: Mapping[str, Tensor]) -> Tenso
     with torch.no_grad():
         memory = network.encode(batch["source"], batch["source_lengths"], batch.get("regions"))
         logits, where = network(memory, batch["target"], batch["target_lengths"])
-        logs = widen(logits).log_softmax(-1).gather(1, batch["labels"].flatten()[where][:, None])[:, 0]
+        labels = batch["labels"].flatten()[where][:, None]
+        nothing = labels == (network.words.padding_idx or 0)  # a GPU computes it all the same
+        logs = widen(logits).log_softmax(-1).gather(1, labels).masked_fill(nothing, 0)[:, 0]
         return logs.new_zeros(len(batch["source"])).index_add(0, where // batch["labels"].shape[1], logs)
 
 

@@ -87,6 +87,9 @@ class RegionalTranslator(nn.Module):
     other image information reaches it through attention only. The forget gates of LSTMs have a positive initial bias.
     """
 
+    has_graphs = True
+    """A training step on a GPU may be a CUDA graph."""
+
     def __init__(
         self, vocabulary_size: int, region_dim: int | None = None, embedding_dim: int = 256,
         hidden_dim: int = 256, dropout: float = 0.3, padding: int = 0,

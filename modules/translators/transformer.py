@@ -64,6 +64,9 @@ class TransformerTranslator(nn.Module):
         ModelError: the sizes do not match, or `look` is unknown.
     """
 
+    has_graphs = True
+    """A training step on a GPU may be a CUDA graph."""
+
     def __init__(
         self, vocabulary_size: int, region_dim: int | None = None, embedding_dim: int = 128, hidden_dim: int = 256,
         dropout: float = 0.3, padding: int = 0, layers: int = 4, heads: int = 4,

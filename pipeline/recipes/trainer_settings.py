@@ -28,6 +28,9 @@ class TrainerSettings:
     regions: Literal["auto", "device", "host"] = "auto"
     """Where regions are in training: `device`, all of them on the device of the training; `host`, in each batch;
     `auto`: on a GPU if they take at most half of its free memory."""
+    graph: Literal["auto", "never"] = "auto"
+    """Whether a training step is a CUDA graph, so that the GPU does not wait for Python: `auto`, on one GPU, for every
+    model of ours that can; it takes some GPU memory."""
     progress: bool = True
     """Show progress bars."""
     loggers: list[Literal["csv", "wandb"]] = field(default_factory=list)
@@ -43,6 +46,7 @@ RUNTIME_ONLY = {
     "threads",
     "workers",
     "regions",
+    "graph",
     "progress",
     "loggers",
 }

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
+from modules.training.graphs import StepGraphs
 from pipeline.engine.console import CONSOLE, debug, info
 from pipeline.engine.executors import GPU_JOBS
 from pipeline.engine.job import DIGITS
@@ -304,8 +305,11 @@ def fit(
     whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else they were being deleted
     if whole:
         _require_checkpoint(last, module)
+    if settings.graph == "auto" and trainer.strategy.root_device.type == "cuda" and trainer.world_size == 1:
+        module.graphs = StepGraphs(module) if module.has_graphs else None
     with stopping():
         trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
+    module.graphs = None
     trainer.strategy.barrier()
     return checkpoints / "best.ckpt"
 

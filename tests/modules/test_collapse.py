@@ -56,7 +56,7 @@ def test_a_contrastive_loss_that_learns_slowly_at_first_is_not_named() -> None:
     watch = CollapseWatch(2)
     for loss, expected in ((10.0, None), (9.0, None), (10.0, None), (10.0, 10.0)):
         for _ in range(LEAST):
-            watch.add(torch.tensor(loss), torch.tensor(10.0), *scored())
+            watch.add(CollapseWatch.seen(torch.tensor(loss), torch.tensor(10.0), *scored()))
         assert watch.stays_at() == expected
 
 
@@ -78,7 +78,7 @@ def watched(losses: list[float], equal: float = 10.0, apart: float = 0.01) -> fl
     watch, positives = CollapseWatch(), torch.tensor([True, True, False, False])
     scores = torch.tensor([1 + apart, -1 + apart, 1 - apart, -1 - apart]) / 2
     for loss in losses:
-        watch.add(torch.tensor(loss), torch.tensor(equal), scores, positives, ~positives)
+        watch.add(CollapseWatch.seen(torch.tensor(loss), torch.tensor(equal), scores, positives, ~positives))
     return watch.stays_at()
 
 
@@ -113,5 +113,5 @@ def test_a_loss_that_passes_the_value_does_not_stay_there() -> None:
 def test_short_epochs_are_judged_together_and_each_step_once() -> None:
     watch = CollapseWatch()
     for step in range(2 * LEAST):
-        watch.add(torch.tensor(10.0), torch.tensor(10.0), *scored())
+        watch.add(CollapseWatch.seen(torch.tensor(10.0), torch.tensor(10.0), *scored()))
         assert (watch.stays_at() is not None) == ((step + 1) % LEAST == 0)

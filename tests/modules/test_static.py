@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
 )
+from torch.nn.functional import pad
 
 from modules.layers.pooling import GeneralisedPool
 from modules.layers.static import is_static, static_shapes
@@ -87,6 +88,15 @@ def test_both_forms_have_one_loss_and_one_gradient(name: str, more: dict[str, An
         zero = torch.zeros((), dtype=torch.float64)
         ours, theirs = static_grads.get(parameter, zero), grads.get(parameter, zero)
         torch.testing.assert_close(*torch.broadcast_tensors(ours, theirs), rtol=1e-6, atol=1e-9, msg=parameter)
+
+
+@pytest.mark.parametrize(("name", "more"), SETTINGS, ids=[f"{name}-{more}" for name, more in SETTINGS])
+def test_padding_to_few_shapes_changes_nothing(name: str, more: dict[str, Any]) -> None:
+    module, batch = module_of(name, **more), batch_of()
+    known = pad(batch["image_sentences"], (0, 0, 0, 7), value=-1)
+    wide = batch | {"tokens": pad(batch["tokens"], (0, 5)), "image_sentences": known}
+    found = [step(module, one, True) for one in (batch, wide)]
+    torch.testing.assert_close(found[1], found[0])
 
 
 DRAWN: list[tuple[str, dict[str, Any]]] = [
@@ -211,6 +221,20 @@ def test_translators_of_both_forms_learn_the_same(network: str, region_dim: int 
     module = translation(network, region_dim, agreement)
     found = [translator_step(module, sentences(region_dim), static) for static in (False, True)]
     assert found[0][1] == 14
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize(("network", "region_dim", "agreement"), AGREEMENTS)
+def test_sentences_without_a_word_teach_a_translator_nothing(
+    network: str, region_dim: int | None, agreement: float
+) -> None:
+    module, batch = translation(network, region_dim, agreement), sentences(region_dim)
+    more = {name: pad(value, (0, 3, 0, 2)) for name, value in batch.items() if name in ("source", "target", "labels")}
+    more |= {name: pad(batch[name], (0, 2), value=1) for name in ("source_lengths", "target_lengths", "index")}
+    more["source"][-2:, 0], more["target"][-2:, 0] = 2, 1
+    if region_dim is not None:
+        more["regions"] = pad(batch["regions"], (0, 0, 0, 0, 0, 2))
+    found = [translator_step(module, one, True) for one in (batch, more)]
     torch.testing.assert_close(found[1], found[0])
 
 

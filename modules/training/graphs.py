@@ -1,0 +1,93 @@
+"""Training steps as CUDA graphs: the host gives a GPU a whole forward or backward pass in one call.
+
+Kernel by kernel, a step of a small network takes a GPU less time than it takes Python to ask for it.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Batch = dict[str, Tensor]
+Step = Callable[[Batch], tuple[Tensor, Batch]]
+"""From a batch, its loss with a gradient, and figures without one."""
+
+_SEEN, _MOST = 2, 64  # times that a shape was seen before it gets a graph; graphs, as each takes memory
+
+
+class StepGraphs:
+    """The graphs of a module's step: one for each kind of batch, that is, for the shapes of its tensors.
+
+    A kind that comes for the first times is computed without a graph, so rare ones never have one. Weights are read
+    where they are, so an optimizer changes them as ever. The random numbers of dropout go on as they do without a
+    graph. Losses and gradients are overwritten by the next step of the same kind; figures are copied.
+
+    Args:
+        module: whose parameters get gradients.
+
+    Examples:
+        >>> graphs = StepGraphs(nn.Linear(2, 1))
+        >>> graphs.kind({"tokens": torch.zeros(3, 8)}, ("warm-up",))
+        (('warm-up',), ('tokens', torch.Size([3, 8]), torch.float32))
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self._seen: dict[Hashable, int] = {}
+        self._graphs: dict[Hashable, Callable[..., Any]] = {}
+        self._memory: Any = None
+
+    def kind(self, batch: Batch, state: Hashable) -> tuple[Hashable, ...]:
+        """What a graph is made for: the state of the training, and names, shapes and types of a batch's tensors."""
+        return (state, *((name, tensor.shape, tensor.dtype) for name, tensor in batch.items()))
+
+    def __call__(self, step: Step, batch: Batch, state: Hashable = ()) -> tuple[Tensor, Batch]:
+        """Compute a step.
+
+        Args:
+            step: what is computed; with `state`, it must do the same for all batches of one kind. It may read nothing
+                that changes between steps but the batch, weights and buffers.
+            batch: tensors, of which those on the host are copied to the GPU.
+            state: whatever decides what `step` does.
+        """
+        device = next(self.module.parameters()).device
+        batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+        kind = self.kind(batch, state)
+        seen = self._seen[kind] = self._seen.get(kind, 0) + 1
+        if kind not in self._graphs:
+            if seen <= _SEEN or len(self._graphs) >= _MOST:
+                return step(batch)
+            self._graphs[kind] = self._made(step, batch)
+        loss, figures = self._graphs[kind](*batch.values())
+        return loss, {name: figure.clone() for name, figure in figures.items()}
+
+    def _made(self, step: Step, batch: Batch) -> Callable[..., Any]:
+        """Make a graph; the passes that warm up leave buffers and random numbers as they were."""
+        device = next(self.module.parameters()).device
+        buffers = [buffer.clone() for buffer in self.module.buffers()]
+        self._memory = self._memory or torch.cuda.graph_pool_handle()
+        low = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        with (
+            torch.random.fork_rng([device]),
+            torch.autocast("cuda", enabled=low[0], dtype=low[1], cache_enabled=False),
+        ):
+            made: Callable[..., Any] = torch.cuda.make_graphed_callables(
+                _OfTensors(self.module, step, tuple(batch)), tuple(tensor.clone() for tensor in batch.values()),
+                allow_unused_input=True, pool=self._memory,
+            )  # fmt: skip
+        for buffer, before in zip(self.module.buffers(), buffers, strict=True):
+            buffer.copy_(before)
+        return made
+
+
+class _OfTensors(nn.Module):
+    """A step as a function of the tensors of a batch, in the order of their names."""
+
+    def __init__(self, module: nn.Module, step: Step, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.module, self.step, self.names = module, step, names
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, Batch]:
+        """The loss and the figures."""
+        return self.step(dict(zip(self.names, tensors, strict=True)))
