@@ -1,4 +1,4 @@
-"""`trainer.precision: auto`: bfloat16 where the device is fast at it, float32 elsewhere."""
+"""`trainer.precision: auto`: bfloat16 where the device is fast at it, else TensorFloat-32 or float32."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from modules.precision import bfloat16_cost, bfloat16_cost_of_gpu
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
 
-Precision = Literal["32-true", "bf16-mixed"]
+Precision = Literal["32-true", "tf32", "bf16-mixed"]
 _ENOUGH = 0.85  # of float32's time; processors with instructions for bfloat16 take 0.5 to 0.75, others twice
-_AMPERE = (8, 0)  # the first GPUs with bfloat16
+_AMPERE = (8, 0)  # the first GPUs with bfloat16 and TensorFloat-32
 
 
 def with_precision(recipe: Recipe) -> Recipe:
@@ -42,7 +42,7 @@ def _with_precision(section: Any) -> Any:
 def precision_of(trainer: TrainerSettings) -> Precision:
     """The precision of a trainer.
 
-    `auto` is `bf16-mixed` on NVIDIA GPUs and on processors that are fast at it, else `32-true`.
+    `auto` is `bf16-mixed` on NVIDIA GPUs and on processors that are fast at it, else `tf32` on such GPUs, or `32-true`.
     """
     accelerator = trainer.accelerator
     if trainer.precision != "auto":
@@ -50,9 +50,9 @@ def precision_of(trainer: TrainerSettings) -> Precision:
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         if torch.cuda.get_device_capability() < _AMPERE:
             return "32-true"
-        return _of_device(_file(), f"{platform.node()}, {torch.cuda.get_device_name()}", bfloat16_cost_of_gpu)
+        return _of_device(_file(), f"{platform.node()}, {torch.cuda.get_device_name()}", bfloat16_cost_of_gpu, "tf32")
     on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.backends.mps.is_available())
-    return _of_device(_file(), platform.node(), bfloat16_cost) if on_cpu else "32-true"
+    return _of_device(_file(), platform.node(), bfloat16_cost, "32-true") if on_cpu else "32-true"
 
 
 def _file() -> Path:
@@ -62,7 +62,7 @@ def _file() -> Path:
 
 
 @cache
-def _of_device(file: Path, name: str, cost: Callable[[], float]) -> Precision:
+def _of_device(file: Path, name: str, cost: Callable[[], float], otherwise: Precision) -> Precision:
     """What a device is fast at, as it was measured the first time.
 
     Processes that start together wait for the one that measures. Where the file cannot be written, each measures.
@@ -70,24 +70,25 @@ def _of_device(file: Path, name: str, cost: Callable[[], float]) -> Precision:
     Args:
         file: where it is remembered.
         name: of the machine, and of the device on it.
-        cost: measures it.
+        cost: measures how many times as long bfloat16 takes.
+        otherwise: the precision of a device that is not fast at bfloat16.
     """
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(file.with_suffix(".lock")):
             known = _read(file)
-            if (before := known.get(name)) in ("32-true", "bf16-mixed"):
+            if (before := known.get(name)) in (otherwise, "bf16-mixed"):
                 return before
-            measured = _chosen(cost())
+            measured = _chosen(cost(), otherwise)
             temporary = file.with_suffix(".tmp")
             temporary.write_text(json.dumps(known | {name: measured}, indent=1), encoding="utf-8")
             temporary.replace(file)
             return measured
-    return _chosen(cost())
+    return _chosen(cost(), otherwise)
 
 
-def _chosen(cost: float) -> Precision:
-    return "bf16-mixed" if cost < _ENOUGH else "32-true"
+def _chosen(cost: float, otherwise: Precision) -> Precision:
+    return "bf16-mixed" if cost < _ENOUGH else otherwise
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -18,8 +18,9 @@ class TrainerSettings:
     """How many machines (started by torchrun or SLURM)."""
     strategy: str = "auto"
     """Lightning's strategy; `auto` is right unless you know better."""
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
-    """`32-true`, or `bf16-mixed` for matrix products in bfloat16; `auto`: `bf16-mixed` where the device is fast at it.
+    precision: Literal["auto", "32-true", "tf32", "bf16-mixed"] = "auto"
+    """`32-true`; `tf32`, in which NVIDIA GPUs multiply the matrices of training steps in TensorFloat-32; `bf16-mixed`,
+    products in bfloat16. `auto`: `bf16-mixed` where the device is fast at it, else `tf32` on such GPUs, else `32-true`.
     A job's key has what `auto` comes to."""
     threads: int | None = number(None, 1, 1024, hint=", or null")
     """CPU threads a process; null leaves the choice to torch."""

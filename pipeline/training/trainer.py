@@ -18,7 +18,6 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import (
     Callback,
-    EMAWeightAveraging,
     LearningRateMonitor,
     ModelCheckpoint,
     TQDMProgressBar,
@@ -40,6 +39,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.training.callbacks import SeedEachEpoch, TensorFloat
 from pipeline.training.loggers import loggers_of
 from pipeline.training.tensorboard import LOG_EVERY, Charts, Pace
 
@@ -78,17 +78,6 @@ def log_folder(recipe: Recipe, name: str, key: str) -> Path:
     return LOGS / recipe.name / name / key[:DIGITS]
 
 
-class SeedEachEpoch(Callback):
-    """Draw dropout masks by seed, epoch and rank, so that a resumed run sees what it would have seen."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Seed torch's generators for the epoch."""
-        torch.manual_seed((self.seed * 1_000_003 + trainer.current_epoch) * 1_009 + trainer.global_rank)
-
-
 class Estimate(Callback):
     """Prints how long a training will take, once a few steps have been timed; nothing for a short one."""
 
@@ -118,18 +107,6 @@ def advise_precision() -> None:
         why = f"a training step takes {cost:.1f} times as long as in float32" if cost < math.inf else "it has no LSTM"
         info(f"  bfloat16 is slow on this processor ({why}): --trainer.precision=32-true should be quicker, and trains "
             "anew")  # fmt: skip
-
-
-class AveragedWeights(EMAWeightAveraging):
-    """A moving average of the weights, kept on the device of the training.
-
-    Lightning makes it before it moves the module to a GPU, so that the average would stay on the CPU.
-    """
-
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Make the average."""
-        self._device = trainer.strategy.root_device
-        super().setup(trainer, pl_module, stage)
 
 
 class WholeCheckpoints(TorchCheckpointIO):
@@ -240,13 +217,15 @@ def make_trainer(
     logger = False if log_dir is None else loggers_of(settings.loggers, log_dir)
     bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() and not CONSOLE.quiet else []
     # Lightning takes every command in an allocation of SLURM's for one that srun has started
+    precision = precision_of(settings)
+    own = [*callbacks, TensorFloat()] if precision == "tf32" else callbacks
     alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
     try:
         return pl.Trainer(
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
-            strategy=settings.strategy, precision=precision_of(settings),
+            strategy=settings.strategy, precision="32-true" if precision == "tf32" else precision,
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
-            enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*callbacks, *bar],
+            enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*own, *bar],
             plugins=[WholeCheckpoints(), *alone], **more,
         )  # fmt: skip
     except (ValueError, TypeError, MisconfigurationException, ImportError) as error:

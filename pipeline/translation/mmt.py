@@ -26,9 +26,10 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system, translators_wanted
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import MmtSettings, Phase
+from pipeline.training.callbacks import AveragedWeights
 from pipeline.training.model_files import load_best, load_weights, save_weights
 from pipeline.training.tensorboard import log_result
-from pipeline.training.trainer import AveragedWeights, fit, log_folder
+from pipeline.training.trainer import fit, log_folder
 from pipeline.translation.back_translation import back_translation_job
 from pipeline.translation.evaluation import evaluate_and_show, settings_of_test, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job

@@ -20,6 +20,7 @@ import torch
 
 from data.corpora.multi30k_files import official_images
 from data.text import BEGIN, END, PADDING
+from modules.precision import tensor_float
 from pipeline.engine.job import Job
 from pipeline.engine.machine import duration
 from pipeline.engine.perform import perform
@@ -32,7 +33,7 @@ from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.translation.translating import translate_all
 from tests.benchmarks.learners import FORMS, HEADS, LAYERS, Learner, Marian, marian, on_device
 from tests.benchmarks.timing import REGION_DIM, REGIONS
-from tests.benchmarks.watch import MORE, Watch, do, now
+from tests.benchmarks.watch import HAS_GPU, MORE, Watch, do, now
 
 SPLITS = {"train": 0.8, "val": 0.1, "test": 0.1}  # of fewer images
 NMT_STEPS, ENGLISH = 20_000, 145_000  # steps of pre-training and training captions that the whole time is computed for
@@ -99,10 +100,11 @@ class Peer(Marian):
         read, rates = [on_device(next(batches)) for _ in range(steps)], []
         for form in (form for form in FORMS if form[0] == "sdpa"):
             self.take(form)
-            self.step(read[0])
-            began = now()
-            for batch in read:
-                self.step(batch)
+            with tensor_float("cuda" if HAS_GPU else "cpu"):
+                self.step(read[0])
+                began = now()
+                for batch in read:
+                    self.step(batch)
             words = sum(int(batch["source_lengths"].sum() + batch["target_lengths"].sum()) for batch in read)
             rates.append(words / (now() - began))
         return max(rates)
@@ -164,7 +166,9 @@ def beside_marian(graph: Graph, workspace: Workspace, root: Path, steps: int) ->
     text = graph.translators["nmt-en-de"].inputs["text"]
     peer = Peer(recipe.mmt, workspace.manifest(text)["metrics"]["vocabulary"])
     assert abs(peer.weights / watch.weights - 1) < 0.02
-    rate = peer.words_a_second(iter(watch.data.train_dataloader()), steps)
+    batches = watch.data.train_dataloader()
+    batches.dataset.few_shapes = False
+    rate = peer.words_a_second(iter(batches), steps)
     yield Line(f"MarianMT of its size ({peer.weights:.1f} M weights)", f"{rate:,.0f} words/s")
 
 

@@ -17,6 +17,7 @@ from data.corpora.scenes_grammar import sentences
 from data.text import BEGIN, END, PADDING, JointBPE, tokenize
 from data.translation import InOrder, SentenceBatches, Sentences, TokenBatches
 from modules.training.base import BatchModule
+from modules.training.graphs import StepGraphs
 from modules.training.translation import Translation
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import translate
@@ -48,11 +49,12 @@ class Corpus:
         self.source, self.target = self.bpe.encode_all(french, "fr"), self.bpe.encode_all(german, "de")
         self.references = german[TRAIN:]
 
-    def train(self, batch_tokens: int, steps: int) -> Iterator[Batch]:
-        """Batches to learn from."""
+    def train(self, batch_tokens: int, steps: int, few_shapes: bool = False) -> Iterator[Batch]:
+        """Batches to learn from, as they are or as a GPU gets them in the pipeline."""
         pairs = Sentences(self.source[:TRAIN], self.target[:TRAIN], [None] * TRAIN)
         lengths = np.array([max(len(s), len(t) + 1) for s, t in zip(self.source[:TRAIN], self.target, strict=False)])
         data = SentenceBatches(pairs, None)
+        data.few_shapes = few_shapes
         return (on_device(data[numbers]) for numbers in TokenBatches(lengths, batch_tokens, steps, seed=0))
 
     def bleu(self, translations: dict[int, list[int]]) -> float:
@@ -134,6 +136,7 @@ class Ours(Learner):
         network |= {"vocabulary_size": VOCABULARY, "dropout": DROPOUT, "padding": PADDING}
         self.network, self.bf16 = network, bf16
         super().__init__(Translation(network, rate, WARMUP, steps, 0.0, BEGIN, END), rate, steps)
+        self.graphs = StepGraphs(self.module) if DEVICE == "cuda" else None
 
     @classmethod
     def transformer(cls, rate: float = 2e-3, steps: int = 1, bf16: bool = BF16) -> "Ours":
@@ -143,8 +146,9 @@ class Ours(Learner):
 
     def loss(self, batch: Batch) -> Tensor:
         with torch.autocast(DEVICE, torch.bfloat16, enabled=self.bf16):
-            loss, words = self.module._cross_entropy(batch, 0.0)
-        return loss / words
+            step = self.module._loss_and_words
+            loss, figures = step(batch) if self.graphs is None else self.graphs(step, batch)
+        return loss / figures["words"]
 
     def search(self, batch: Batch) -> list[list[int]]:
         with torch.autocast(DEVICE, torch.bfloat16, enabled=self.bf16):

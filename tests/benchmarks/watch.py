@@ -58,9 +58,9 @@ class Watch(Callback):
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, number: int
     ) -> None:
         if self.first <= number < self.steps:
-            self.words += sum(
-                float(batch[name].sum()) for name in ("source_lengths", "target_lengths") if name in batch
-            )
+            if "target_lengths" in batch:
+                real = batch["target_lengths"] > 1
+                self.words += sum(float(batch[name][real].sum()) for name in ("source_lengths", "target_lengths"))
             if HAS_GPU and time.perf_counter() - self.looked > LOOK:
                 with contextlib.suppress(Exception):  # no pynvml
                     self.looks.append(torch.cuda.utilization())

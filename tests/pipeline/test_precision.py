@@ -14,6 +14,7 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.training.callbacks import TensorFloat
 from pipeline.training.trainer import make_trainer
 from tests.pipeline.test_recipe_keys import keys
 from tests.pipeline.tiny import Tiny
@@ -126,7 +127,7 @@ def test_where_nothing_can_be_written_it_is_measured_all_the_same(measured, monk
 
 @pytest.mark.parametrize(
     ("capability", "cost", "chosen"),
-    [((7, 5), FAST, "32-true"), ((8, 0), FAST, "bf16-mixed"), ((9, 0), FAST, "bf16-mixed"), ((9, 0), SLOW, "32-true")],
+    [((7, 5), FAST, "32-true"), ((8, 0), FAST, "bf16-mixed"), ((9, 0), FAST, "bf16-mixed"), ((9, 0), SLOW, "tf32")],
 )
 def test_a_gpu_that_has_bfloat16_is_measured_once(measured, monkeypatch, tmp_path, capability, cost, chosen) -> None:
     of_gpu = []
@@ -154,6 +155,20 @@ def test_lightning_gets_it(monkeypatch, cost: float, chosen: str) -> None:
     assert make_trainer(TrainerSettings(accelerator="cpu", progress=False)).precision == chosen
 
 
+def test_products_of_training_steps_alone_are_in_tensor_float(monkeypatch) -> None:
+    trainer = make_trainer(TrainerSettings(accelerator="cpu", progress=False, precision="tf32"))
+    (tensor_float,) = (one for one in trainer.callbacks if isinstance(one, TensorFloat))
+    assert trainer.precision == "32-true"
+    for device, within in (("cuda", "high"), ("cpu", "highest")):
+        monkeypatch.setattr(type(trainer.strategy), "root_device", torch.device(device))
+        tensor_float.on_train_batch_start(trainer)
+        assert torch.get_float32_matmul_precision() == within
+        tensor_float.on_train_batch_end()
+        assert torch.get_float32_matmul_precision() == "highest"
+    plain = make_trainer(TrainerSettings(accelerator="cpu", progress=False, precision="32-true"))
+    assert not any(isinstance(one, TensorFloat) for one in plain.callbacks)
+
+
 def test_the_manifest_has_what_was_chosen(monkeypatch, fresh: Tiny) -> None:
     monkeypatch.setattr(precision, "bfloat16_cost", lambda: FAST)
     assert fresh.main("vse", "--augment.paths=[]", "--vse.rows={human: [en/human]}", "--vse.only=[human]",
@@ -171,6 +186,6 @@ def test_processes_that_start_together_choose_the_same(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(2) as pool:  # threads stand for processes, each with a lock of its own
         file = tmp_path / "cache" / "precision.json"
-        first, second = pool.map(lambda _: precision._of_device.__wrapped__(file, "here", cost), range(2))
+        first, second = pool.map(lambda _: precision._of_device.__wrapped__(file, "here", cost, "32-true"), range(2))
     assert first == second
     assert len(list(costs)) == 1

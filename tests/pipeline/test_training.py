@@ -14,8 +14,9 @@ from pipeline.engine.machine import duration
 from pipeline.errors import RecipeError
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training import trainer as training
+from pipeline.training.callbacks import AveragedWeights
 from pipeline.training.model_files import load_best
-from pipeline.training.trainer import AveragedWeights, Estimate, disk_for_training
+from pipeline.training.trainer import Estimate, disk_for_training
 from tests.pipeline.tiny import Tiny
 
 
