@@ -143,7 +143,8 @@ def _columns(languages: Sequence[str]) -> Summary:
 def _contents(batch: Mapping[str, Any]) -> Counter[str]:
     """How many captions a batch of vse has, or words of the target a batch of mmt; waits for no GPU."""
     if "target_lengths" in batch:  # on the CPU
-        return Counter(words=int(batch["target_lengths"].sum()))
+        lengths = batch["target_lengths"]
+        return Counter(words=int(lengths[lengths > 1].sum()))  # without the sentences that fill a GPU's batch
     return Counter(captions=len(batch["type"]))
 
 

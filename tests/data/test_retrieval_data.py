@@ -259,6 +259,19 @@ def test_a_batch_holds_each_image_once_and_links_each_caption_to_its_own(train: 
         assert int(batch["type"][place]) == [DE.type, EN.type].index(kind(train, number))
 
 
+def test_a_gpu_s_batch_has_one_of_few_shapes(batches, monkeypatch) -> None:
+    plain = batches[[np.arange(6)]]
+    monkeypatch.setattr(batches, "few_shapes", True)
+    few = batches[[np.arange(6)]]
+    assert few["tokens"].shape[1] % 8 == few["image_sentences"].shape[0] % 64 == 0
+    for name, tensor in plain.items():
+        wide = few[name]
+        same = wide[:, : tensor.shape[1]] if name == "tokens" else wide[: len(tensor)]
+        assert torch.equal(same, tensor), name
+    assert not few["tokens"][:, plain["tokens"].shape[1] :].any()
+    assert (few["image_sentences"][len(plain["image_sentences"]) :] == -1).all()
+
+
 def test_equal_sentences_share_a_hash_and_others_do_not(train: Dataset, batches) -> None:
     french = [number for number in range(len(train)) if kind(train, number) == FR.type]
     hashes = batches[[(number,) for number in french]]["sentence"]

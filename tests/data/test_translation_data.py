@@ -136,6 +136,23 @@ def test_a_batch_is_padded_and_marked(store: RegionStore) -> None:
     assert batch["regions"].tolist() == store.regions[[2, 2, 0]].tolist()
 
 
+def test_a_gpu_s_batch_has_one_of_few_shapes(store: RegionStore) -> None:
+    sentences = Sentences([[5, 6], [7]], [[8], [9, 4, 3, 5]], ["b", None])
+    plain, few = SentenceBatches(sentences, store), SentenceBatches(sentences, store)
+    few.few_shapes = True
+    one, other = plain[[0, 1]], few[[0, 1]]
+    assert (other["source"].shape, other["labels"].shape, other["regions"].shape[0]) == ((32, 4), (32, 8), 32)
+    for name in ("source", "target", "labels", "regions", "source_lengths", "target_lengths", "index"):
+        wide = other[name][:2]
+        assert torch.equal(wide[:, : one[name].shape[1]] if wide.dim() == 2 else wide, one[name]), name
+    assert (other["labels"][:, 5:] == PADDING).all()
+    assert (other["source"][2:, 1:] == PADDING).all()
+    assert (other["labels"][2:] == PADDING).all()
+    assert (other["source_lengths"][2:] == 1).all()
+    assert (other["target_lengths"][2:] == 1).all()
+    assert not other["regions"][2:].any()
+
+
 def test_a_batch_without_translations_or_pictures_has_none() -> None:
     batch = SentenceBatches(Sentences([[5], [6, 7]], None, [None, None]), None)[[1, 0]]
     assert set(batch) == {"index", "source", "source_lengths"}

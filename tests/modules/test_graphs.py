@@ -16,6 +16,7 @@ from data.translation import Sentences, TranslationData
 from modules.training.base import TrainedModule
 from modules.training.graphs import StepGraphs
 from modules.training.translation import Translation
+from pipeline.training.callbacks import SeedEachEpoch
 from tests.modules.small import Corpus, make_trainer
 from tests.modules.test_gpu import RETRIEVAL, TRANSLATORS, on_gpu
 
@@ -41,10 +42,10 @@ def trained(module: TrainedModule, data: pl.LightningDataModule, epochs: int, gr
             begun: Path | None = None) -> list[float]:  # fmt: skip
     losses = Losses()
     trainer = make_trainer(
-        epochs, losses, accelerator="gpu", precision="64-true", limit_val_batches=0, gradient_clip_val=2.0,
+        epochs, losses, SeedEachEpoch(0), accelerator="gpu", precision="64-true", limit_val_batches=0,
+        gradient_clip_val=2.0,
     )  # fmt: skip
     module.graphs = StepGraphs(module) if graph and module.has_graphs else None
-    torch.manual_seed(1)
     trainer.fit(module, data, ckpt_path=begun, weights_only=None if begun is None else True)
     if graph and module.has_graphs:
         assert module.graphs._graphs
@@ -101,6 +102,13 @@ def test_translators_learn_the_same_and_go_on_as_if_nothing_had_been(
         found.append((losses, {key: value.cpu() for key, value in module.state_dict().items()}))
     assert len(found[0][0]) == 50
     torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=1e-9)
+    first = trained(
+        translation(network, region_dim), sentences_of(tmp_path / "half", region_dim), 1, True, tmp_path
+    )  # fmt: skip
+    module, data = translation(network, region_dim), sentences_of(tmp_path / "rest", region_dim)
+    rest = trained(module, data, 2, True, tmp_path, tmp_path / "1.ckpt")
+    again = {key: value.cpu() for key, value in module.state_dict().items()}
+    torch.testing.assert_close((first + rest, again), found[1], rtol=1e-6, atol=1e-9)
 
 
 def test_a_kind_of_batch_has_a_graph_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
