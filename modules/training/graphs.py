@@ -13,15 +13,17 @@ Batch = dict[str, Tensor]
 Step = Callable[[Batch], tuple[Tensor, Batch]]
 """From a batch, its loss with a gradient, and figures without one."""
 
-_SEEN, _MOST = 2, 64  # times that a shape was seen before it gets a graph; graphs, as each takes memory
+_SEEN, _MOST = 2, 64  # times that a shape was seen before it gets a graph; graphs
+_ROOM = 0.4  # share of a GPU's memory that this process may have taken; graphs can take as much again
 
 
 class StepGraphs:
     """The graphs of a module's step: one for each kind of batch, that is, for the shapes of its tensors.
 
-    A kind that comes for the first times is computed without a graph, so rare ones never have one. Weights are read
-    where they are, so an optimizer changes them as ever. The random numbers of dropout go on as they do without a
-    graph. Losses and gradients are overwritten by the next step of the same kind; figures are copied.
+    A kind that comes for the first times is computed without a graph, so rare ones never have one; nor has one that the
+    GPU's memory has no room for. Weights are read where they are, so an optimizer changes them as ever. The random
+    numbers of dropout go on as they do without a graph. Losses and gradients are overwritten by the next step of the
+    same kind; figures are copied.
 
     Args:
         module: whose parameters get gradients.
@@ -56,7 +58,7 @@ class StepGraphs:
         kind = self.kind(batch, state)
         seen = self._seen[kind] = self._seen.get(kind, 0) + 1
         if kind not in self._graphs:
-            if seen <= _SEEN or len(self._graphs) >= _MOST:
+            if seen <= _SEEN or len(self._graphs) >= _MOST or not _has_room(device):
                 return step(batch)
             self._graphs[kind] = self._made(step, batch)
         loss, figures = self._graphs[kind](*batch.values())
@@ -79,6 +81,14 @@ class StepGraphs:
         for buffer, before in zip(self.module.buffers(), buffers, strict=True):
             buffer.copy_(before)
         return made
+
+
+def _has_room(device: torch.device) -> bool:
+    """Whether this process has taken little of its part of a GPU's memory."""
+    if device.type != "cuda":
+        return True
+    part = torch.cuda.get_per_process_memory_fraction(device) * torch.cuda.get_device_properties(device).total_memory
+    return torch.cuda.memory_reserved(device) <= _ROOM * part
 
 
 class _OfTensors(nn.Module):

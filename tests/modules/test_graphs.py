@@ -1,6 +1,7 @@
 """Training steps as CUDA graphs: the losses and weights of steps without them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from data.slots import parse_group
 from data.text import BEGIN, END
 from data.translation import Sentences, TranslationData
 from modules.training.base import TrainedModule
-from modules.training.graphs import StepGraphs
+from modules.training.graphs import StepGraphs, _has_room
 from modules.training.translation import Translation
 from pipeline.training.callbacks import SeedEachEpoch
 from tests.modules.small import Corpus, make_trainer
@@ -131,3 +132,11 @@ def test_a_kind_of_batch_has_a_graph_when_it_comes_again(monkeypatch: pytest.Mon
     for _ in range(4):
         graphs(step, {"x": torch.ones(4, 2)}, 0)
     assert len(made) == 2
+
+
+def test_a_graph_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 0.5)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=1000))
+    for taken, expected in ((200, True), (201, False)):
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _, taken=taken: taken)
+        assert _has_room(torch.device("cuda")) == expected
