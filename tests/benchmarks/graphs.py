@@ -95,9 +95,7 @@ def main() -> None:
         "NMT, Transformer, 224 × 20 words": translator("transformer", 224, 20, layers=4, heads=4),
     }
     print(f"On {torch.cuda.get_device_name()}, milliseconds a step:\n")
-    print(
-        "| | kernel by kernel | graph | graph, TensorFloat-32 | its kernels alone | kernels |\n|---|---|---|---|---|---|"
-    )
+    print("| | without | graph | graph, TensorFloat-32 | its kernels alone | kernels |\n|---|---|---|---|---|---|")
     for name, (module, step, batch) in models.items():
         made = module.train().to(DEVICE), step, {key: tensor.to(DEVICE) for key, tensor in batch.items()}
         plain, graph = (milliseconds(made, by_graph)[0] for by_graph in (False, True))
