@@ -1,19 +1,22 @@
 """Sentences as one tensor."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
 from data.text import PADDING
 
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
+
 WIDTH = 8
 """GPUs get batches whose widths are multiples of this: of few shapes, so that each can have a CUDA graph."""
 
 
-def wants_few_shapes(trainer: pl.Trainer | None) -> bool:
+def wants_few_shapes(trainer: "pl.Trainer | None") -> bool:
     """Whether training batches should be of few shapes: on an NVIDIA GPU, for a step that can be a CUDA graph."""
     if trainer is None or trainer.strategy.root_device.type != "cuda":
         return False

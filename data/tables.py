@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from data.errors import BadLines, DataError
+from data.language_codes import NLLB, spellings
 from data.lines import read_text
 from data.pictures import SUFFIXES, without_number
 
@@ -25,8 +26,15 @@ HEADINGS = {
     SPLIT: ("split",),
 }
 """What a column is called in the first line, if that is a header."""
+CAPTION_OF = f"{CAPTION}:"
+"""What a column of captions of one language holds begins so: `caption:en`, from the heading `caption_en` or `en`."""
 KNOWN_HEADINGS = " and ".join(f"{kind} (or {', '.join(HEADINGS[kind][1:])})" for kind in (PICTURE, CAPTION))
 """Those of pictures and of captions, in words."""
+_CAPTIONS = re.compile(
+    r"(?:alt_?)?(?:caption|text|sentence|description|comment|raw)s?(?:[ _.-]?(\d+|[a-z]{2,3}))?|([a-z]{2})"
+)
+_LANGUAGES = {code: language for language in NLLB for code in spellings(language)}
+del _LANGUAGES["id"]  # numbers things
 _NOTHING = {"", "na", "n/a", "nan", "null", "none", "<na>"}
 _SEPARATORS = {"\t": "TAB", ",": "COMMA", ";": "SEMICOLON", "|": "BAR"}
 # Every cell that holds a quotation mark is in quotation marks and has its own doubled, as spreadsheets write it.
@@ -91,10 +99,57 @@ def read_table(
 
 
 def columns_of(header: Sequence[str]) -> list[str] | None:
-    """What columns hold, by a header; None if a row is no header, or does not say where pictures and captions are."""
-    kinds = {name: kind for kind, names in HEADINGS.items() for name in names}
-    columns = [kinds.get(cell.lower(), OTHER) for cell in header]
-    return columns if columns.count(PICTURE) == columns.count(CAPTION) == 1 else None
+    """What columns hold, by a header; None if a row is no header, or does not say where pictures and captions are.
+
+    Several columns of captions are numbered (`caption_1`), or named by their languages (`caption_en`, or `en` alone).
+
+    Examples:
+        >>> columns_of(["image", "caption_en", "caption_de", "split"])
+        ['picture', 'caption:en', 'caption:de', 'split']
+        >>> columns_of(["image", "caption", "description"])
+    """
+    columns = [_kind(cell) for cell in header]
+    if any(holds_captions(kind) and cell.lower() not in _LANGUAGES for kind, cell in zip(columns, header, strict=True)):
+        # a code alone may be of something else: `image,caption,no`
+        columns = [OTHER if cell.lower() in _LANGUAGES else kind for kind, cell in zip(columns, header, strict=True)]
+    plain = sum(cell.lower() in HEADINGS[CAPTION] for cell in header)
+    found = columns.count(PICTURE) == 1 and plain <= 1 and any(map(holds_captions, columns))
+    return columns if found else None
+
+
+def holds_captions(column: str) -> bool:
+    """Whether a column holds captions, of one language or not.
+
+    Examples:
+        >>> [holds_captions(column) for column in ("caption", "caption:en", "picture")]
+        [True, True, False]
+    """
+    return column == CAPTION or column.startswith(CAPTION_OF)
+
+
+def language_in(heading: str) -> str | None:
+    """The language in the heading of a column of captions; empty if there is none; None: by it, it holds no captions.
+
+    Examples:
+        >>> [language_in(heading) for heading in ("captions_de", "en", "text1", "caption_id")]
+        ['de', 'en', '', None]
+    """
+    match = _CAPTIONS.fullmatch(heading.lower())
+    if match is None:
+        return None
+    ending = match[1] or match[2]
+    return "" if ending is None or ending.isdigit() else _LANGUAGES.get(ending)
+
+
+def _kind(heading: str) -> str:
+    """What a column holds by its heading."""
+    for kind, names in HEADINGS.items():
+        if heading.lower() in names:
+            return kind
+    language = language_in(heading)
+    if language is None:
+        return OTHER
+    return f"{CAPTION_OF}{language}" if language else CAPTION
 
 
 def is_header(row: Sequence[str]) -> bool:

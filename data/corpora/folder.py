@@ -2,7 +2,8 @@
 
     captions.tsv      picture TAB language TAB caption, and if wanted TAB split (train, val, test); with the setting
                       `languages` there is no column of languages: picture TAB caption; a header (`image,caption`) says
-                      what columns hold; a cell may hold captions a line, or a list of them (`['a dog', 'a cat']`)
+                      what columns hold, several of captions too (`caption_1,caption_2` or `caption_en,caption_de`); a
+                      cell may hold captions a line, or a list of them (`['a dog', 'a cat']`)
     captions.*.tsv    a table a language, `captions.en.tsv` and others, without a column of languages
     a folder          of texts that are named as the pictures, `1.txt` for `1.jpg`: a caption a line
     parallel.tsv      a header of languages, `en TAB de`, or `picture TAB en TAB de`; then translations of each other,
@@ -27,6 +28,7 @@ from data.lines import read_lines
 from data.pictures import PictureNames, pictures_in
 from data.tables import (
     CAPTION,
+    CAPTION_OF,
     KNOWN_HEADINGS,
     LANGUAGE,
     OTHER,
@@ -34,6 +36,7 @@ from data.tables import (
     SPLIT,
     captions_in,
     columns_of,
+    holds_captions,
     is_header,
     is_missing,
     is_picture_name,
@@ -45,7 +48,7 @@ CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
 """What a line of captions is, in words."""
 WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
 """What it is without a column of languages."""
-_COLUMNS = {PICTURE, LANGUAGE, CAPTION, SPLIT, OTHER}
+_COLUMNS = {PICTURE, LANGUAGE, SPLIT, OTHER}
 
 
 @dataclass
@@ -65,8 +68,8 @@ class FolderSettings:
     detected. Empty: there is the column."""
 
     columns: list[str] = field(default_factory=list)
-    """What the columns of captions without a header hold, in their order: `picture`, `caption`, `language`, `split`, or
-    `-` for what is not read. Empty: as above."""
+    """What the columns of captions without a header hold, in their order: `picture`, `caption` or `caption:en`,
+    `language`, `split`, or `-` for what is not read. Empty: as above."""
 
     parallel: str | None = None
     """Translations of each other for the translators: a header of languages, with `picture` before them where lines
@@ -105,12 +108,7 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
     for name in ("validation", "test"):
         if not 0 <= getattr(settings, name) < 1:
             raise DataError(f"folder: {name} is {getattr(settings, name)}; expected a share from 0 to below 1")
-    if settings.columns and (
-        not {PICTURE, CAPTION} <= {*settings.columns} <= _COLUMNS
-        or any(settings.columns.count(column) > 1 for column in _COLUMNS - {OTHER})
-    ):
-        raise DataError(f"folder: columns are {settings.columns}; expected picture and caption, perhaps language and "
-                        "split, each once, and - for others")  # fmt: skip
+    _require_columns(settings.columns)
     paths, left = pictures_in(root / settings.pictures)
     splits = PictureSplits(paths, settings.validation, settings.test)
     reading = _Reading(settings, root / settings.pictures, PictureNames(paths, left), splits)
@@ -141,6 +139,18 @@ def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
     if settings.regions is not None:
         return files + [root / settings.regions / name for name in ("regions.npy", "boxes.npy", "ids.txt")]
     return files + list(pictures.values())
+
+
+def _require_columns(columns: Sequence[str]) -> None:
+    if not columns:
+        return
+    captions = [column for column in columns if holds_captions(column)]
+    others = [column for column in columns if column not in captions]
+    codes = [column.removeprefix(CAPTION_OF) for column in captions if column != CAPTION]
+    once = all(columns.count(column) == 1 for column in columns if column != OTHER)
+    if not (captions and PICTURE in others and {*others} <= _COLUMNS and once and all(map(is_code, codes))):
+        raise DataError(f"folder: columns are {[*columns]}; expected picture and caption, or caption:en and "
+                        "others, perhaps language and split, each once, and - for others")  # fmt: skip
 
 
 def _require(root: Path | None) -> Path:
@@ -252,7 +262,7 @@ class _Reading:
             columns, rows = columns_of(rows[0][1]) or columns, rows[1:]
         else:
             self._refuse_heading(path, rows[:1], columns)
-        if not language and LANGUAGE not in columns:
+        if not language and LANGUAGE not in columns and CAPTION in columns:
             self._require_languages(path)
         quoted = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
         expected = f"{table.form(self._expected)}{quoted}"
@@ -286,10 +296,14 @@ class _Reading:
             raise DataError(f"{here}: language {row[LANGUAGE]!r}, expected a code like en or de")
         if split and split not in SPLITS:
             raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
-        lines = [line for text in captions_in(row[CAPTION]) for line in text.split("\n")]
-        texts = [line for line in lines if not is_missing(line)] or [""]
-        for place, text in enumerate(texts, 1):
-            yield _Line(path, number, place, name, row.get(LANGUAGE, ""), text, split)
+        of_captions = [(column, cell) for column, cell in zip(columns, cells, strict=False) if holds_captions(column)]
+        lines = [
+            (column.removeprefix(CAPTION_OF) if column != CAPTION else row.get(LANGUAGE, ""), line)
+            for column, cell in of_captions for text in captions_in(cell) for line in text.split("\n")
+        ]  # fmt: skip
+        texts = [(language, line) for language, line in lines if not is_missing(line)] or [(row.get(LANGUAGE, ""), "")]
+        for place, (language, text) in enumerate(texts, 1):
+            yield _Line(path, number, place, name, language, text, split)
 
     def _texts(self, folder: Path) -> Iterator[_Line]:
         """The lines of the texts that are named as pictures; of a text without a caption its first."""

@@ -1,7 +1,6 @@
 """Data sets that the library `datasets` reads, written once as pictures and `captions.tsv`."""
 
 import hashlib
-import re
 import shutil
 import tempfile
 from collections import defaultdict
@@ -13,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from data.errors import BadLines, DataError
 from data.findings import UNNAMED
 from data.images import format_of
-from data.language_codes import NLLB, spellings
 from data.languages import Detected, detect_languages, language_of
 from data.pictures import SUFFIXES, WRITTEN, composed, copies_of, is_written, pictures_in
 from data.progress import shown
-from data.tables import captions_in, is_missing
+from data.tables import captions_in, is_missing, language_in
 from pipeline.init.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
 from pipeline.init.detection import Found, path_from
 
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
 NO_CAPTION, UNREAD = "rows without a caption", "Parquet files of other folders"
 """What may be left out of a data set."""
 _HELD_OUT = {"val": "val", "dev": "val", "test": "test"}  # how names of splits begin: `validation`, `test_2016`
-_CAPTION = re.compile(r"(?:alt_?)?(?:caption|text|sentence|description|raw)s?(?:_?(\d+|[a-z]{2,3}))?|([a-z]{2})")
-_LANGUAGES = {code: language for language in NLLB for code in spellings(language)}
-del _LANGUAGES["id"]  # numbers things
 _SHARE = 0.1  # of the pictures, for a split that a data set with other splits lacks
 _SAMPLE = 1000
 
@@ -149,7 +144,7 @@ class _Writing:
 
     def _languages_of(self, column: str, rows: "Dataset") -> Sequence[str]:
         """The languages of a column: the one that its name ends in, else those that are given or detected."""
-        if named := _language_in(column):
+        if named := language_in(column):
             return [named]
         if self.given:
             return self.given
@@ -198,23 +193,11 @@ def _names_split(name: str) -> bool:
 def _columns(part: Part, source: str) -> tuple[list[str], str | None]:
     """The columns of captions, and of the split if there is one."""
     columns = [name for name in part.rows.features if name not in (part.image, FILE_NAME)]
-    captions = [name for name in columns if _language_in(name) is not None and any(_some_texts(part.rows, name))]
+    captions = [name for name in columns if language_in(name) is not None and any(_some_texts(part.rows, name))]
     if not captions:
         raise DataError(f"{source}: no column of captions among {', '.join(part.rows.features)}; expected a text or a "
                         "list of texts, called caption or text")  # fmt: skip
     return captions, "split" if "split" in columns and any(_some_texts(part.rows, "split")) else None
-
-
-def _language_in(column: str) -> str | None:
-    """The language in the name of a column of captions: `captions_de`, `en`; empty if there is none: `text1`.
-
-    None: by its name, it holds no captions.
-    """
-    match = _CAPTION.fullmatch(column.lower())
-    if match is None:
-        return None
-    ending = match[1] or match[2]
-    return "" if ending is None or ending.isdigit() else _LANGUAGES.get(ending)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -194,12 +194,13 @@ def _read_columns(file: Path, table: Table, known: set[str], languages: Sequence
     place = _place_of_pictures(rows, known, range(width) if header is None else [header.index(PICTURE)])
     columns = header or _guessed_columns(file, table, rows, width, place)
     settings: dict[str, Any] = {"name": "folder"}
-    if columns[:2] != [PICTURE, CAPTION] and (header or place):  # the corpus would not guess them
-        settings["columns"] = columns
+    if columns[:2] != [PICTURE, CAPTION] and (place or (header and columns.count(CAPTION) == 1)):
+        settings["columns"] = columns  # the corpus would not guess them; of several of captions it reads the header
     detected = None
-    if LANGUAGE not in columns:
-        text = columns.index(CAPTION)
-        texts = (caption for row in rows if len(row) > text for caption in captions_in(row[text]))
+    if LANGUAGE not in columns and CAPTION in columns:
+        places = [number for number, column in enumerate(columns) if column == CAPTION]
+        cells = (row[number] for row in rows for number in places if len(row) > number)
+        texts = (caption for cell in cells for caption in captions_in(cell))
         detected = None if languages else detect_languages(texts)
         settings["languages"] = detected.languages if detected else [*languages]
     with_splits = SPLIT in columns and all(len(row) != width - 1 and row[-1] for row in rows if len(row) <= width)
@@ -270,8 +271,8 @@ def _guessed_columns(file: Path, table: Table, rows: Sequence[Sequence[str]], wi
     if width > 2 and not (split or with_language):
         raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
                         f"{whole[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected "
-                        f"{table.form(CAPTIONS)}, or {table.form(WITHOUT_LANGUAGE)}; captions of several columns are a "
-                        "line each, or a table a language: captions.en.tsv, captions.de.tsv")  # fmt: skip
+                        f"{table.form(CAPTIONS)}, or {table.form(WITHOUT_LANGUAGE)}; several columns of captions "
+                        "need a header: image, caption_en, caption_de, or image, caption_1, caption_2")  # fmt: skip
     return [PICTURE, *([LANGUAGE] if with_language else []), CAPTION, *([SPLIT] if split else [])]
 
 

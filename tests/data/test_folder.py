@@ -115,6 +115,30 @@ def test_without_a_column_of_languages_they_are_named_or_detected(root: Path) ->
         read(FolderSettings(languages=["English"]), root, root)
 
 
+def test_several_columns_of_captions(root: Path) -> None:
+    write(root, "image\tcaption_en\tcaption_de\tsplit", "0.png\tA dog\tEin Hund\ttest", "1.png\t\tEine Katze\tval")
+    corpus = read(FolderSettings(), root, root)
+    assert [(one.caption_id, one.language, one.text, one.split) for one in corpus.captions] == [
+        ("0.png#2", "en", "A dog", "test"), ("0.png#2.2", "de", "Ein Hund", "test"),
+        ("1.png#3", "de", "Eine Katze", "val"),
+    ]  # fmt: skip
+    write(root, "image\tcaption_1\tcaption_2", "0.png\tA dog is here\tA cat", "1.png\tNA\t")
+    corpus = read(FolderSettings(languages=["en"]), root, root)
+    assert [(one.caption_id, one.text) for one in corpus.captions] == [
+        ("0.png#2", "A dog is here"),
+        ("0.png#2.2", "A cat"),
+    ]
+    assert corpus.empty == [f"{root}/captions.tsv:3"]
+    with pytest.raises(DataError, match="no column of languages; set corpus"):
+        read(FolderSettings(), root, root)
+    write(root, "0.png\tA dog\tEin Hund")
+    columns = ["picture", "caption:en", "caption:de"]
+    assert [one.language for one in read(FolderSettings(columns=columns), root, root).captions] == ["en", "de"]
+    for wrong in (["picture", "caption:English"], ["picture", "split"], ["caption:en"], [*columns, "picture"]):
+        with pytest.raises(DataError, match="columns are"):
+            read(FolderSettings(columns=wrong), root, root)
+
+
 def test_a_picture_is_found_however_its_accents_are_written(root: Path) -> None:
     (root / "pictures" / "0.png").rename(root / "pictures" / "Mu\u0308he.png")
     write(root, "M\u00fche.png\ten\tone of these", "Mu\u0308he.png\tde\teiner davon")

@@ -63,6 +63,21 @@ def test_a_header_says_what_columns_hold() -> None:
     assert columns_of(["dog.jpg", "a dog"]) is None
 
 
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("image,caption_en,caption_de", "picture,caption:en,caption:de"),
+        ("de,en,file", "caption:de,caption:en,picture"),
+        ("image,caption_1,caption_2,split", "picture,caption,caption,split"), ("image,Text-DE", "picture,caption:de"),
+        ("image,caption,caption_de", "picture,caption,caption:de"), ("image,caption_id,caption", "picture,-,caption"),
+        ("image,caption,en", "picture,caption,-"), ("image,id,size", None), ("caption_en,caption_de", None),
+        ("image,caption,description", None),
+    ],
+)  # fmt: skip
+def test_a_header_may_have_several_columns_of_captions(header: str, columns: str | None) -> None:
+    assert columns_of(header.split(",")) == (columns and columns.split(","))
+
+
 def test_nothing_is_written_in_several_ways() -> None:
     assert all(map(is_missing, ["", "  ", "NA", "null", "NaN", "None"]))
     assert not any(map(is_missing, ["a", "nano", "nothing"]))

@@ -95,11 +95,22 @@ def test_a_heading_that_is_not_known_is_told(separator: str, tmp_path: Path, cap
     line = refused(tmp_path, capsys, "mine", *OPTIONS)
     assert "captions.csv:1: no picture 'Bild' in " in line
     assert "or, for a heading, call its columns picture (or image, " in line
-    rows = [("image", "caption_en", "caption_de"), *[(name, text, "Ein Hund") for name, text in names.items()]]
+    rows = [(name, text, "Ein Hund") for name, text in names.items()]
     (tmp_path / "mine" / "captions.csv").write_text("\n".join(map(separator.join, rows)))
     line = refused(tmp_path, capsys, "mine", *OPTIONS)
-    assert "a line each, or a table a language: captions.en.tsv, captions.de.tsv" in line
+    assert "several columns of captions need a header: image, caption_en, caption_de, or" in line
     assert ("picture TAB caption" in line) == (separator == "\t")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_column_a_language(separator: str, tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    rows = [("image", "caption_en", "caption_de"), *[(name, text, "Ein Hund") for name, text in names.items()]]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(map(separator.join, rows)))
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    assert f"{COUNT} English, {COUNT} German, 2 a picture" in capsys.readouterr().out
+    assert run(tmp_path, "prepare", "./mine.yaml") == 0
+    assert captions_of(tmp_path)["captions"] == 2 * COUNT
 
 
 GERMAN = "Ein Hund läuft am Strand entlang und bellt, zum {}. Mal"

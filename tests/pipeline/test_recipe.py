@@ -329,7 +329,7 @@ def test_who_is_at_fault_is_named(tmp_path: Path) -> None:
         ("--vse.steps=1.5", "vse.steps is 1.5; expected a whole number or null"),
         ("--vse.rows.none=3", "vse.rows.none is 3; expected a list of texts"),
         ("--vse.seeds=[a]", "vse.seeds is ['a']; expected a list of whole numbers"),
-        ("--trainer.precision=9", "trainer.precision is 9; expected auto, 32-true or bf16-mixed"),
+        ("--trainer.precision=9", "trainer.precision is 9; expected auto, 32-true, tf32 or bf16-mixed"),
         ("--report.record=5", "report.record is 5; expected true or false"),
         ("--mmt.pretrain.steps=a", "mmt.pretrain.steps is 'a'; expected a whole number"),
         ("--augment.searches.x={beam_size: a}", "augment.searches.x.beam_size is 'a'; expected a whole number"),
