@@ -179,7 +179,7 @@ def _with_tokens(rows: pa.Table) -> pa.Table:
 
 def _read_table(path: Path) -> pa.Table:
     if not path.is_file():
-        raise DataError(f"{path}: no such file; `make stage-prepare` writes it")
+        raise DataError(f"{path}: no such file; the stage prepare writes it")
     try:
         return pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:  # OSError: damaged inside, or not readable

@@ -148,7 +148,7 @@ class CaptionsOfImages:
             types = " and ".join(slot.type for slot in drawn)
             absent = "".join(f" and none of type {slot.type}" for slot in group if not slot.count)
             raise DataError(
-                f"no training image has captions of type {types}{absent}; run `make stage-augment`, or mend vse.rows"
+                f"no training image has captions of type {types}{absent}; run the stage augment, or mend vse.rows"
             )
         for slot in drawn:
             if (most := self._counts(slot)[turns > 0].max()) < slot.count:

@@ -130,7 +130,7 @@ class KnownSentences:
                 where = ", ".join(map(str, self.folders))
                 raise DataError(
                     f"caption {caption_id!r} has no sentence vector in {where}; delete what is there, and run "
-                    "`make stage-vse` again"
+                    "the stage vse again"
                 )
 
 
@@ -147,5 +147,5 @@ def open_vectors(folder: Path) -> tuple[list[str], NDArray[np.float32]]:
             raise ValueError(f"{len(sentences)} sentences, but vectors {vectors.shape} of {vectors.dtype}")
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"{folder}: no sentence vectors ({reason}); delete it and run `make stage-vse` again") from None
+        raise DataError(f"{folder}: no sentence vectors ({reason}); delete it and run the stage vse again") from None
     return sentences, vectors

@@ -56,9 +56,7 @@ def taught_captions(folder: Path, source: str, languages: Iterable[str]) -> list
         ]  # fmt: skip
     except (OSError, KeyError, TypeError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(
-            f"{folder}: no pairs of sentences ({reason}); delete it and run `make stage-vse` again"
-        ) from None
+        raise DataError(f"{folder}: no pairs of sentences ({reason}); delete it and run the stage vse again") from None
 
 
 class TaughtStore(RegionStore):

@@ -180,13 +180,13 @@ class JointBPE:
             DataError: the file is missing or holds no vocabulary of ours.
         """
         if not path.is_file():
-            raise DataError(f"{path}: no such file; `make stage-mmt` writes it")
+            raise DataError(f"{path}: no such file; the stage mmt writes it")
         try:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises a plain Exception
-            raise DataError(f"{path}: not a BPE vocabulary ({error}); run `make stage-mmt` again") from None
+            raise DataError(f"{path}: not a BPE vocabulary ({error}); run the stage mmt again") from None
         if [tokenizer.id_to_token(number) for number in range(len(SPECIALS))] != list(SPECIALS):
-            raise DataError(f"{path}: its first entries are not {', '.join(SPECIALS)}; run `make stage-mmt` again")
+            raise DataError(f"{path}: its first entries are not {', '.join(SPECIALS)}; run the stage mmt again")
         return cls(tokenizer)
 
     def save(self, path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from pipeline.engine.console import info
+from pipeline.engine.console import info, stage_command
 from pipeline.engine.job import Job, unique_names
 from pipeline.engine.machine import duration, rank
 from pipeline.engine.progress import Costs, Estimate
@@ -80,7 +80,7 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
     if any(not cost.alike for cost in costs):
         info("~: by jobs of this kind and model with other settings or data, scaled by steps and captions where known")
     for stage, names in _lacking(plan, workspace).items():
-        info(f"first run `make stage-{stage}`, with the same recipe and settings: it makes {', '.join(names)}")
+        info(f"first run `{stage_command(stage)}`, with the same recipe and settings: it makes {', '.join(names)}")
     info("nothing was run or written")
 
 

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from pipeline.engine.console import stage_command
 from pipeline.engine.files import write_atomically
 from pipeline.errors import RecipeError
 
@@ -46,7 +47,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
     if manifest.get("format") != FORMAT:
-        stage = f"`make stage-{manifest['stage']}`" if "stage" in manifest else "its stage"
+        stage = f"`{stage_command(manifest['stage'])}`" if "stage" in manifest else "its stage"
         raise RecipeError(
             f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {stage} with ARGS=--force"
         )

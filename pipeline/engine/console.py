@@ -93,6 +93,11 @@ def command(*words: str, target: Sequence[str] = ()) -> str:
     return shlex.join([*program, *words])
 
 
+def stage_command(stage: str, *words: str) -> str:
+    """The command of a stage, with words of its own, as `command` gives it: `bildwort vse`, or `make stage-vse`."""
+    return command(stage, *words, target=[f"stage-{stage}", *([f"ARGS={' '.join(words)}"] if words else [])])
+
+
 def unsaid() -> list[Message]:
     """The messages that this process has kept since the last call, for the one that it works for."""
     messages = _unsaid.copy()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.engine.artifacts import read_manifest
+from pipeline.engine.console import stage_command
 from pipeline.engine.files import digests, fingerprint, write_atomically
 from pipeline.engine.job import Job
 from pipeline.engine.machine import rank, same_machine, this_machine
@@ -87,8 +88,8 @@ class Workspace:
         """
         if not self.done(job):
             raise RecipeError(
-                f"{job.name}: not done yet (no {self.folder(job)}); run `make stage-{job.stage}` with the same recipe "
-                "and settings"
+                f"{job.name}: not done yet (no {self.folder(job)}); run `{stage_command(job.stage)}` with the same "
+                "recipe and settings"
             )
         self.manifest(job)  # refuses another format
         return self.folder(job)

@@ -18,7 +18,7 @@ from data.regions import read_standard
 from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import about_corpus
 from pipeline.engine.artifacts import read_json
-from pipeline.engine.console import info
+from pipeline.engine.console import info, stage_command
 from pipeline.engine.files import digest_of, lock, rename_atomically
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
@@ -287,7 +287,7 @@ def chosen_row(graph: Graph) -> Row:
     if not done:
         raise RecipeError(
             f"export: {rows[0].job.name} has not been trained with these data and settings, nor another of vse.only "
-            "and vse.seeds; run `make stage-vse` with the same recipe and settings"
+            f"and vse.seeds; run `{stage_command('vse')}` with the same recipe and settings"
         )
 
     def merit(row: Row) -> tuple[int, float]:

@@ -19,7 +19,7 @@ from data.regions import RegionStore, write_regions
 from data.text import MAX_TOKENS, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, reads_pictures
-from pipeline.engine.console import info_aside
+from pipeline.engine.console import info_aside, stage_command
 from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -219,7 +219,7 @@ def _pictures(
     store = sight.store(list(dict.fromkeys(filter(None, asked))))
     if looks and looks[0] != store.dim:
         raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the pictures have {store.dim}; "
-                          "run `make stage-mmt` with this recipe")  # fmt: skip
+                          f"run `{stage_command('mmt')}` with this recipe")  # fmt: skip
     for number, (name, reads) in enumerate(zip(names, readable, strict=True), 1):
         if reads and name not in store and not sight.text_only:
             raise RecipeError(f"{path}:{number}: image {name!r} {sight.missing}")

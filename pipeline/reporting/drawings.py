@@ -20,7 +20,7 @@ from data.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.analyses.generated import SEARCH
 from pipeline.corpus.prepare import pictures_of
-from pipeline.engine.console import info
+from pipeline.engine.console import command, info, stage_command
 from pipeline.engine.job import Job
 from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
@@ -81,7 +81,8 @@ def draw(graph: Graph, runner: Runner, force: bool = False) -> None:
     for job in trained:
         info(f"  {workspace.folder(job)}")
     if left := len(drawing_jobs(graph)) - len(trained):
-        info(f"{left} not drawn: train them with `make stage-vse`, then run `make draw` again")
+        again = command("draw", target=["draw"])
+        info(f"{left} not drawn: train them with `{stage_command('vse')}`, then run `{again}` again")
 
 
 def trained_drawings(graph: Graph) -> list[Job]:
@@ -92,8 +93,8 @@ def trained_drawings(graph: Graph) -> list[Job]:
     """
     trained = [job for job in drawing_jobs(graph) if graph.workspace.done(job.inputs["model"])]
     if not trained:
-        raise RecipeError("no retrieval model of these settings has been trained; run `make stage-vse` with the same "
-                          "recipe and settings")  # fmt: skip
+        raise RecipeError(f"no retrieval model of these settings has been trained; run `{stage_command('vse')}` with "
+                          "the same recipe and settings")  # fmt: skip
     return trained
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from modules.metrics.intervals import Interval
 from modules.metrics.sentence_similarity import pearson_interval
-from pipeline.engine.console import info
+from pipeline.engine.console import command, info, stage_command
 from pipeline.engine.job import Job
 from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
@@ -37,7 +37,8 @@ def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
     for sheet in sts_tables(Figures(graph, read_records(recipe.name), sts_variants(rows)), rows):
         sheet.show()
     if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
-        info(f"{untrained} not run: train them with `make stage-vse`, then run `make sts` again")
+        again = command("sts", target=["sts"])
+        info(f"{untrained} not run: train them with `{stage_command('vse')}`, then run `{again}` again")
 
 
 def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:
@@ -67,8 +68,8 @@ def sts_jobs(graph: Graph) -> list[Job]:
     jobs = [row.job for row in sts_rows(graph) if row.job is not None and can_run(row, workspace)]
     if not any("model" in job.inputs for job in jobs):
         raise RecipeError("no retrieval model of these settings that reads "
-                          f"{recipe.sts.language!r} has been trained; run `make stage-vse` with the same recipe and "
-                          "settings")  # fmt: skip
+                          f"{recipe.sts.language!r} has been trained; run `{stage_command('vse')}` with the same "
+                          "recipe and settings")  # fmt: skip
     return jobs
 
 

@@ -18,6 +18,7 @@ from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.search.encodings import Encodings, Similarity
 from modules.training.retrieval import Retrieval
 from pipeline.engine.artifacts import read_arrays
+from pipeline.engine.console import stage_command
 from pipeline.engine.job import Job, Run
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
@@ -163,7 +164,7 @@ def read_ranks(folder: Path, language: str) -> RetrievalRanks:
         any(array.dtype != np.int64 or array.ndim != 1 or (array < 0).any() for array in arrays)
         or captions.shape != links.shape or (links >= len(images)).any()
     ):  # fmt: skip
-        raise RecipeError(f"{path}: no ranks; delete {folder} and run `make stage-vse`")
+        raise RecipeError(f"{path}: no ranks; delete {folder} and run `{stage_command('vse')}`")
     return RetrievalRanks(*(torch.from_numpy(array) for array in arrays))
 
 
@@ -182,7 +183,7 @@ def read_runs(folders: Sequence[Path], languages: Sequence[str]) -> list[dict[st
             ):
                 raise RecipeError(
                     f"{folder}: ranks of {language} are of another test than those of {folders[0]}; delete the first "
-                    "folder and run `make stage-vse`"
+                    f"folder and run `{stage_command('vse')}`"
                 )
     return runs
 

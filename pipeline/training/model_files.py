@@ -15,6 +15,7 @@ from data.text_inputs import TextInput, load_text_input
 from modules.layers.shapes import shapes_alone
 from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.engine.artifacts import read_json
+from pipeline.engine.console import stage_command
 from pipeline.engine.files import fingerprint
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
@@ -77,7 +78,7 @@ def refusing_other_code(folder: Path) -> Iterator[None]:
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise RecipeError(
-            f"{folder / 'network.json'}: not of this code ({error}); run `make stage-vse` with ARGS=--force"
+            f"{folder / 'network.json'}: not of this code ({error}); run `{stage_command('vse', '--force')}`"
         ) from None
 
 
@@ -91,7 +92,7 @@ def model_fingerprint(folder: Path) -> str:
     paths = [folder / name for name in MODEL_FILES]
     for path in paths:
         if not path.is_file():
-            raise RecipeError(f"{path}: no such file; delete {folder} and run `make stage-vse`")
+            raise RecipeError(f"{path}: no such file; delete {folder} and run `{stage_command('vse')}`")
     return fingerprint(paths)
 
 

@@ -20,6 +20,7 @@ from modules.translators.pretrained import PretrainedTranslator, require_transla
 from modules.translators.registry import Searched, build_translator
 from modules.translators.rerankers import Feature, Length, LogProbability, Reranker, Similarity
 from pipeline.engine.artifacts import read_json
+from pipeline.engine.console import stage_command
 from pipeline.errors import RecipeError
 from pipeline.recipes.systems import CHANNEL
 from pipeline.recipes.translator_settings import CONTROL, OF_RETRIEVAL
@@ -84,7 +85,9 @@ def load_translator(folder: Path) -> tuple[Searched, SubWords]:
     except RecipeError:
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
-        raise RecipeError(f"{folder / 'network.json'}: not of this code ({error}); run `make stage-mmt`") from None
+        raise RecipeError(
+            f"{folder / 'network.json'}: not of this code ({error}); run `{stage_command('mmt')}`"
+        ) from None
     return translator, bpe
 
 
@@ -193,7 +196,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking]:
         if not isinstance(members, list) or not all(re.fullmatch(r"[a-z]\w*", member) for member in members):
             raise ValueError("its members are no translators")
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise RecipeError(f"{folder}: no translator here ({error}); run `make stage-mmt`") from None
+        raise RecipeError(f"{folder}: no translator here ({error}); run `{stage_command('mmt')}`") from None
     try:
         return network, members, _reranking(network)
     except (ValueError, AttributeError, TypeError, KeyError) as error:

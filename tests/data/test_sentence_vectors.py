@@ -106,7 +106,7 @@ def test_a_caption_without_a_vector_is_one_line(tokens: PretrainedTokens, tmp_pa
     write_captions(captions, tmp_path / "captions.parquet")
     table = read_captions(tmp_path / "captions.parquet")
     known.require(table.select([0]))
-    with pytest.raises(DataError, match=r"^caption '1#en2' has no sentence vector in .*; delete .* `make stage-vse"):
+    with pytest.raises(DataError, match=r"^caption '1#en2' has no sentence vector in .*; delete .* the stage vse"):
         known.require(table)
 
 

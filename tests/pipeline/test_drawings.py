@@ -199,7 +199,7 @@ def test_t_sne_keeps_clusters_together_and_is_the_same_each_time() -> None:
 def test_the_command_draws_what_was_trained_into_the_report_and_tensorboard(tiny: Tiny, tmp_path: Path, capsys) -> None:
     made = tiny.without(tmp_path, "vse-san-mmt-fb-1")
     assert made.main("draw", "--vse.only=[mmt-fb]") == 1
-    assert "no retrieval model of these settings has been trained; run `make stage-vse`" in capsys.readouterr().err
+    assert "no retrieval model of these settings has been trained; run `bildwort vse`" in capsys.readouterr().err
     assert made.main("draw") == 0
     folder = made.job("draw-san-human-1")
     said = capsys.readouterr().out

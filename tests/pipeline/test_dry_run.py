@@ -131,7 +131,7 @@ def test_what_another_run_has_begun_continues(fresh: Tiny, capsys) -> None:
 def test_what_must_be_done_before_is_named_with_its_command(fresh: Tiny, capsys) -> None:
     found = lines(fresh, capsys, "vse")
     (line,) = [one for one in found if one.startswith("first run")]
-    assert "`make stage-augment`" in line
+    assert "`bildwort augment`" in line
     assert "synthetic-mmt-en-de-en" in line
     assert not [one for one in lines(fresh, capsys, "all") if one.startswith("first run")]
 

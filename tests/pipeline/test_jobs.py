@@ -152,7 +152,7 @@ def test_inputs_are_handed_over_by_their_names(workspace: Workspace) -> None:
 def test_a_missing_input_names_itself_and_the_make_line_and_nothing_is_written(workspace: Workspace) -> None:
     work = Work()
     job = make(inputs={"corpus": make("corpus", stage="prepare")}, run=work)
-    with pytest.raises(RecipeError, match=r"^corpus: not done yet .*`make stage-prepare`"):
+    with pytest.raises(RecipeError, match=r"^corpus: not done yet .*`bildwort prepare`"):
         performing.perform(job, workspace)
     assert work.calls == 0
     assert not workspace.root.exists()
@@ -214,7 +214,7 @@ def test_another_format_says_which_command_makes_it_anew(workspace: Workspace) -
     job = make()
     path = ran(workspace, job) / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": FORMAT + 1}))
-    with pytest.raises(RecipeError, match=rf"format {FORMAT + 1}, this code reads {FORMAT}; run `make stage-mmt`"):
+    with pytest.raises(RecipeError, match=rf"format {FORMAT + 1}, this code reads {FORMAT}; run `bildwort mmt`"):
         workspace.manifest(job)
 
 

@@ -275,15 +275,15 @@ def test_brackets_in_an_error_are_printed_as_they_are(fresh: Tiny, capsys) -> No
 
 def test_a_missing_upstream_artifact_names_the_make_line(fresh: Tiny, tiny: Tiny, capsys, tmp_path: Path) -> None:
     assert fresh.main("prepare") == 0
-    assert "`make stage-mmt`" in told(fresh, capsys, "augment")
-    assert "`make stage-augment`" in told(fresh, capsys, "vse")
+    assert "`bildwort mmt`" in told(fresh, capsys, "augment")
+    assert "`bildwort augment`" in told(fresh, capsys, "vse")
     (tmp_path / "later").mkdir()
     later = tiny.without(tmp_path / "later", "synthetic-mmt-en-de-en")
     line = told(later, capsys, "vse", "--vse.epochs=5")
     assert "synthetic-mmt-en-de-en: not done yet" in line
-    assert "`make stage-augment`" in line
+    assert "`bildwort augment`" in line
     shutil.rmtree(later.workspace.root / "jobs" / "mmt-en-de")
-    assert "`make stage-mmt`" in told(later, capsys, "augment", "--augment.beam_size=3")
+    assert "`bildwort mmt`" in told(later, capsys, "augment", "--augment.beam_size=3")
 
 
 def test_a_row_of_a_language_that_nobody_wrote_is_told_before_the_first_is_trained(tiny: Tiny, capsys) -> None:

@@ -136,7 +136,7 @@ def test_what_has_not_been_trained_is_not_run(made: Tiny, tmp_path: Path, capsys
     assert other.main("sts", *options(made)) == 0
     printed = capsys.readouterr().out
     assert any(line.split() == ["san", "mmt-fb", "not", "run"] for line in printed.splitlines())
-    assert "1 not run: train them with `make stage-vse`" in printed
+    assert "1 not run: train them with `bildwort vse`" in printed
 
 
 def test_without_fasttext_its_row_says_how_to_get_it(made: Tiny, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -166,7 +166,7 @@ def test_a_model_that_was_not_trained_on_the_language_is_skipped_with_a_mark(mad
     assert "| san | human (not trained on de) | – |" in text
     capsys.readouterr()
     assert made.main("sts", *german) == 1
-    assert "that reads 'de' has been trained; run `make stage-vse`" in " ".join(capsys.readouterr().err.split())
+    assert "that reads 'de' has been trained; run `bildwort vse`" in " ".join(capsys.readouterr().err.split())
 
 
 def test_models_of_tables_are_shown_where_they_have_been_tested(made: Tiny, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_bad_input_is_one_line_before_anything_runs(fresh: Tiny, capsys) -> None
     assert not fresh.workspace.root.exists()
     write(fresh.folder, [("a", "b"), ("c", "d")])
     assert fresh.main("sts", *options(fresh)) == 1
-    assert "has been trained; run `make stage-vse`" in " ".join(capsys.readouterr().err.split())
+    assert "has been trained; run `bildwort vse`" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_damaged_artifact_is_one_line(tmp_path: Path) -> None:
