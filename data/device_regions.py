@@ -45,10 +45,10 @@ def _fits(store: RegionStore, place: Place, device: torch.device) -> bool:
         return False
     if place == "device":
         return True
-    return device.type == "cuda" and store.regions.nbytes <= _SHARE * _free(device)
+    return device.type == "cuda" and store.regions.nbytes <= _SHARE * free_memory(device)
 
 
-def _free(device: torch.device) -> float:
+def free_memory(device: torch.device) -> float:
     """Bytes that this process may still take of a GPU: what is free there, or the rest of its own part."""
     free, total = torch.cuda.mem_get_info(device)
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -27,7 +27,7 @@ HEADINGS = {
 }
 """What a column is called in the first line, if that is a header."""
 CAPTION_OF = f"{CAPTION}:"
-"""What a column of captions of one language holds begins so: `caption:en`, from the heading `caption_en` or `en`."""
+"""What a column of captions of one language holds begins so: `caption:en`, from the heading `caption_en`."""
 KNOWN_HEADINGS = " and ".join(f"{kind} (or {', '.join(HEADINGS[kind][1:])})" for kind in (PICTURE, CAPTION))
 """Those of pictures and of captions, in words."""
 _CAPTIONS = re.compile(
@@ -35,6 +35,8 @@ _CAPTIONS = re.compile(
 )
 _LANGUAGES = {code: language for language in NLLB for code in spellings(language)}
 del _LANGUAGES["id"]  # numbers things
+_NUMBERS = re.compile(r"[ _.-]?no$")  # the code of Norwegian
+_CODE = 3  # letters of a code
 _NOTHING = {"", "na", "n/a", "nan", "null", "none", "<na>"}
 _SEPARATORS = {"\t": "TAB", ",": "COMMA", ";": "SEMICOLON", "|": "BAR"}
 # Every cell that holds a quotation mark is in quotation marks and has its own doubled, as spreadsheets write it.
@@ -101,18 +103,25 @@ def read_table(
 def columns_of(header: Sequence[str]) -> list[str] | None:
     """What columns hold, by a header; None if a row is no header, or does not say where pictures and captions are.
 
-    Several columns of captions are numbered (`caption_1`), or named by their languages (`caption_en`, or `en` alone).
+    Several columns of captions are numbered (`caption_1`), or named by their languages (`caption_en`). `caption_no`
+    numbers captions, unless another column names a language. Beside a column `caption` no other without a language
+    is read.
 
     Examples:
         >>> columns_of(["image", "caption_en", "caption_de", "split"])
         ['picture', 'caption:en', 'caption:de', 'split']
-        >>> columns_of(["image", "caption", "description"])
+        >>> columns_of(["image", "caption", "alt_text"]), columns_of(["image", "caption", "description"])
+        (['picture', 'caption', '-'], None)
     """
-    columns = [_kind(cell) for cell in header]
-    if any(holds_captions(kind) and cell.lower() not in _LANGUAGES for kind, cell in zip(columns, header, strict=True)):
-        # a code alone may be of something else: `image,caption,no`
-        columns = [OTHER if cell.lower() in _LANGUAGES else kind for kind, cell in zip(columns, header, strict=True)]
-    plain = sum(cell.lower() in HEADINGS[CAPTION] for cell in header)
+    headings = [cell.lower() for cell in header]
+    columns = [_kind(heading) for heading in headings]
+    if all(kind == OTHER or not kind.startswith(CAPTION_OF) or _NUMBERS.search(heading)
+           for kind, heading in zip(columns, headings, strict=True)):  # fmt: skip
+        columns = [OTHER if kind.startswith(CAPTION_OF) else kind for kind in columns]
+    exact = [heading in HEADINGS[CAPTION] for heading in headings]
+    if any(exact):
+        columns = [OTHER if kind == CAPTION and not own else kind for kind, own in zip(columns, exact, strict=True)]
+    plain = sum(kind == CAPTION and not heading[-1].isdigit() for kind, heading in zip(columns, headings, strict=True))
     found = columns.count(PICTURE) == 1 and plain <= 1 and any(map(holds_captions, columns))
     return columns if found else None
 
@@ -142,11 +151,11 @@ def language_in(heading: str) -> str | None:
 
 
 def _kind(heading: str) -> str:
-    """What a column holds by its heading."""
+    """What a column holds by its heading in lower case; a code alone (`is`, `no`) may be of something else."""
     for kind, names in HEADINGS.items():
-        if heading.lower() in names:
+        if heading in names:
             return kind
-    language = language_in(heading)
+    language = None if len(heading) <= _CODE else language_in(heading)
     if language is None:
         return OTHER
     return f"{CAPTION_OF}{language}" if language else CAPTION

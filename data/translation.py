@@ -20,7 +20,8 @@ from data.regions import RegionStore
 from data.text import BEGIN, END
 
 Part = TypeVar("Part", list[int], NDArray[np.int64])
-_WIDTH, _ROWS = 4, 32  # tokens and sentences of a batch are multiples of them, for GPUs
+_WIDTH = 4  # of which the tokens of a batch are a multiple, for GPUs
+_ROWS, _MANY = (8, 32), 128  # and its sentences, if there are many of the second, else of the first
 _POOL = 50  # batches' worth of sentences that are sorted by length together
 
 
@@ -61,7 +62,7 @@ class SentenceBatches(Dataset):
 
     Attributes:
         with_regions: false leaves out the regions.
-        few_shapes: N and M + 1 are multiples of 4, and B of 32 by sentences without a word, for GPUs.
+        few_shapes: N and M + 1 are multiples of 4, and B of 8, or 32, by sentences without a word, for GPUs.
     """
 
     def __init__(self, sentences: Sentences, regions: RegionStore | None) -> None:
@@ -70,7 +71,8 @@ class SentenceBatches(Dataset):
         self._others = regions.rows(sentences.other_ids) if regions is not None and sentences.other_ids else None
 
     def __getitem__(self, numbers: list[int]) -> dict[str, Tensor]:
-        more = rounded(len(numbers), _ROWS) - len(numbers) if self.few_shapes else 0
+        count = len(numbers)
+        more = rounded(count, _ROWS[count > _MANY]) - count if self.few_shapes else 0
         width = _WIDTH if self.few_shapes else 1
         source = [*(self.sentences.source[number] for number in numbers), *more * [[END]]]
         batch: dict[str, Any] = {
@@ -239,10 +241,14 @@ def in_order_loader(
 
 
 def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:
-    """A DataLoader whose sampler gives whole batches; its worker seeds do not touch the global generator."""
+    """A DataLoader whose sampler gives whole batches; its worker seeds do not touch the global generator.
+
+    With workers a thread of torch's pins memory, which would break the making of a CUDA graph: then nothing is pinned.
+    """
+    pinned = torch.cuda.is_available() and not (workers and getattr(dataset, "few_shapes", False))
     return DataLoader(
         dataset, batch_size=None, sampler=sampler, num_workers=workers, persistent_workers=workers > 0,
-        generator=torch.Generator().manual_seed(0), pin_memory=torch.cuda.is_available(),
+        generator=torch.Generator().manual_seed(0), pin_memory=pinned,
     )  # fmt: skip
 
 

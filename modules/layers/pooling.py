@@ -72,6 +72,7 @@ class GeneralisedPool(nn.Module):
 
 def positional_encodings(count: int, dim: int, device: torch.device | None = None) -> Tensor:
     """Sinusoidal encodings (count, dim) of positions 0 … count − 1 (Vaswani et al. 2017, 3.5); `dim` is even."""
-    rates = torch.exp(torch.arange(0, dim, 2, device=device, dtype=torch.float64) * (-math.log(10_000) / dim))
+    dtype = torch.float32 if device is not None and device.type == "mps" else torch.float64  # Apple's GPUs lack it
+    rates = torch.exp(torch.arange(0, dim, 2, device=device, dtype=dtype) * (-math.log(10_000) / dim))
     angles = torch.arange(count, device=device)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

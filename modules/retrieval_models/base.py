@@ -66,8 +66,9 @@ class RetrievalModel(nn.Module, ABC):
     """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
     takes_caption_loss: ClassVar[bool] = True
     """Does its training read `vse.caption_loss`? Not where the model has a loss between captions of its own."""
-    has_graphs: ClassVar[bool] = True
-    """May a training step on a GPU be a CUDA graph? Not where it reads anything on the host."""
+    has_graphs: bool = True
+    """May a training step on a GPU be a CUDA graph? Not where it reads values on the host, or an epoch, an option or a
+    counter that changes between steps."""
     writes: bool = False
     """Does this model write captions (`write_captions`)? What `writes_with` gives for its options."""
     draws: bool = False

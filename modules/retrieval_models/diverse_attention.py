@@ -51,6 +51,7 @@ class DiverseAttention(RetrievalModel):
         _require_options(heads, match, diversity)
         require_reading(diversity_reading)
         self.heads, self.match, self.score = heads, match, self.score_with(match=match)
+        self.has_graphs = match != "set"  # assignments are made on the host
         self.diversity, self.diversity_margin, self.diversity_reading = diversity, diversity_margin, diversity_reading
         self.regions = region_layer(self.region_dim, self.dim)
         self.pool_regions = HeadsPool(self.dim, heads)

@@ -89,7 +89,7 @@ class DualEncoder(OnImageVectors):
 
     loss = "infonce"
     on_network: ClassVar[bool] = True
-    has_graphs: ClassVar[bool] = False
+    has_graphs = False
 
     def __init__(
         self, text: Tower = "full", image: Tower = "frozen", lora_rank: int = 8, network: dict[str, Any] | None = None,

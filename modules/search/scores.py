@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from modules.layers.recurrent import widen
+from modules.layers.static import is_static
 
 PART = 2**19  # elements in one tensor of a part; larger masks do not fit in a CPU's caches
 ORDER_PART = 2**18  # the same of differences of vectors, which are read more than once
@@ -227,9 +228,9 @@ def _width(mask: Tensor) -> Tensor:
 
 
 def _parts(vectors: Tensor, mask: Tensor, order: Tensor, size: int) -> Iterator[Encoding]:
-    """Yield the items in the given order, `size` at a time, each part cut to its longest item."""
+    """Yield the items in the given order, `size` at a time, each part cut to its longest item where that is known."""
     for part, real in zip(vectors.index_select(0, order).split(size), mask[order].split(size), strict=True):
-        width = int(_width(real).max())
+        width = real.shape[1] if is_static(real) else int(_width(real).max())
         yield _without_padding(part[:, :width], real[:, :width])
 
 

@@ -62,20 +62,17 @@ class StepGraphs:
                 return step(batch)
             self._graphs[kind] = self._made(step, batch)
         loss, figures = self._graphs[kind](*batch.values())
-        return loss, {name: figure.clone() for name, figure in figures.items()}
+        return loss, {name: figure.detach().clone() for name, figure in figures.items()}
 
     def _made(self, step: Step, batch: Batch) -> Callable[..., Any]:
         """Make a graph; the passes that warm up leave buffers and random numbers as they were."""
         device = next(self.module.parameters()).device
         buffers = [buffer.clone() for buffer in self.module.buffers()]
         self._memory = self._memory or torch.cuda.graph_pool_handle()
-        low = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
-        with (
-            torch.random.fork_rng([device]),
-            torch.autocast("cuda", enabled=low[0], dtype=low[1], cache_enabled=False),
-        ):
+        low = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+        with torch.random.fork_rng([device]), torch.autocast("cuda", enabled=False):  # none in the backward pass
             made: Callable[..., Any] = torch.cuda.make_graphed_callables(
-                _OfTensors(self.module, step, tuple(batch)), tuple(tensor.clone() for tensor in batch.values()),
+                _OfTensors(self.module, step, tuple(batch), low), tuple(tensor.clone() for tensor in batch.values()),
                 allow_unused_input=True, pool=self._memory,
             )  # fmt: skip
         for buffer, before in zip(self.module.buffers(), buffers, strict=True):
@@ -92,12 +89,13 @@ def _has_room(device: torch.device) -> bool:
 
 
 class _OfTensors(nn.Module):
-    """A step as a function of the tensors of a batch, in the order of their names."""
+    """A step as a function of the tensors of a batch, in the order of their names; with a type, under its autocast."""
 
-    def __init__(self, module: nn.Module, step: Step, names: tuple[str, ...]) -> None:
+    def __init__(self, module: nn.Module, step: Step, names: tuple[str, ...], low: torch.dtype | None) -> None:
         super().__init__()
-        self.module, self.step, self.names = module, step, names
+        self.module, self.step, self.names, self.low = module, step, names, low
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, Batch]:
         """The loss and the figures."""
-        return self.step(dict(zip(self.names, tensors, strict=True)))
+        with torch.autocast(tensors[0].device.type, self.low, self.low is not None, cache_enabled=False):
+            return self.step(dict(zip(self.names, tensors, strict=True)))

@@ -22,7 +22,7 @@ from modules.losses.pairs import Pairs
 from modules.losses.registry import CONTRASTIVE, Distance, RankingLoss, negative_mask
 from modules.losses.teaching import teaching_loss
 from modules.pretrained.image_encoder import ImageEncoder
-from modules.pretrained.pretrained_text import PretrainedWords
+from modules.pretrained.pretrained_text import PretrainedWords, SentenceVectors
 from modules.retrieval_models import build_model
 from modules.retrieval_models.base import Batch, Encoding
 from modules.training.collapse import CollapseWatch
@@ -42,7 +42,9 @@ class Retrieval(RankedModule):
     """Training with a ranking loss (mmt-retrieval, Eq. 9-10, unless the model or the recipe sets another one).
 
     For a model with another training step, subclass this, set the subclass as the model's `module`, and override only
-    `training_step` (and `configure_optimizers`), using `encode`, `gather` and `ranking_loss`.
+    `training_step` (and `configure_optimizers`), using `encode`, `gather` and `ranking_loss`. One that overrides
+    `losses` alone may be a CUDA graph on a GPU: it may read nothing that changes between steps but the batch, weights,
+    buffers and whether the epoch is one of pre-training or warm-up, or the model says `has_graphs = False`.
 
     Args:
         model: the model's registered name.
@@ -262,8 +264,11 @@ class Retrieval(RankedModule):
 
     @property
     def has_graphs(self) -> bool:
-        """Not of steps that read or draw on the host, run in chunks, or train a pretrained network."""
-        pretrained = any(isinstance(part, PretrainedWords | ImageEncoder) for part in self.model.modules())
+        """Not of steps that read or draw on the host, run in chunks, have a pretrained network, or are overridden."""
+        if type(self).training_step is not Retrieval.training_step:
+            return False
+        kinds = PretrainedWords | SentenceVectors | ImageEncoder
+        pretrained = any(isinstance(part, kinds) for part in self.model.modules())
         by_host = self.loss.kind == "random" or (self.loss.kind == "hardest" and self.loss.type_weights is None)
         otherwise = pretrained or by_host or self.hparams["cached_chunk"] or any(self.hparams["taught_types"] or ())
         return self.automatic_optimization and self.model.has_graphs and not otherwise

@@ -16,6 +16,7 @@ from data.pictures import SUFFIXES, PictureNames, composed, is_inside, is_writte
 from data.tables import (
     CAPTION,
     LANGUAGE,
+    OTHER,
     PICTURE,
     SPLIT,
     Table,
@@ -194,7 +195,8 @@ def _read_columns(file: Path, table: Table, known: set[str], languages: Sequence
     place = _place_of_pictures(rows, known, range(width) if header is None else [header.index(PICTURE)])
     columns = header or _guessed_columns(file, table, rows, width, place)
     settings: dict[str, Any] = {"name": "folder"}
-    if columns[:2] != [PICTURE, CAPTION] and (place or (header and columns.count(CAPTION) == 1)):
+    once = len({*columns} - {OTHER}) == sum(column != OTHER for column in columns)
+    if columns[:2] != [PICTURE, CAPTION] and (header or place) and once:
         settings["columns"] = columns  # the corpus would not guess them; of several of captions it reads the header
     detected = None
     if LANGUAGE not in columns and CAPTION in columns:

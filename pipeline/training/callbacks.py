@@ -24,13 +24,19 @@ class SeedEachEpoch(Callback):
 class TensorFloat(Callback):
     """Lets an NVIDIA GPU multiply the matrices of training steps in TensorFloat-32; those of validation stay exact."""
 
+    def __init__(self) -> None:
+        self._within = ExitStack()
+
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """Begin."""
-        self._within = ExitStack()
         self._within.enter_context(tensor_float(trainer.strategy.root_device.type))
 
     def on_train_batch_end(self, *_: Any) -> None:
         """End."""
+        self._within.close()
+
+    def on_exception(self, *_: Any) -> None:
+        """End, where the step did not."""
         self._within.close()
 
 

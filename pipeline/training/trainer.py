@@ -284,13 +284,20 @@ def fit(
     whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else they were being deleted
     if whole:
         _require_checkpoint(last, module)
-    if settings.graph == "auto" and trainer.strategy.root_device.type == "cuda" and trainer.world_size == 1:
-        module.graphs = StepGraphs(module) if module.has_graphs else None
-    with stopping():
-        trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
-    module.graphs = None
+    module.graphs = StepGraphs(module) if wants_graphs(module, settings, trainer) else None
+    try:
+        with stopping():
+            trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
+    finally:
+        module.graphs = None
     trainer.strategy.barrier()
     return checkpoints / "best.ckpt"
+
+
+def wants_graphs(module: TrainedModule, settings: TrainerSettings, trainer: pl.Trainer) -> bool:
+    """Whether the steps of a training are to be CUDA graphs: on one NVIDIA GPU, where the module's may be."""
+    one_gpu = trainer.strategy.root_device.type == "cuda" and trainer.world_size == 1
+    return settings.graph == "auto" and one_gpu and module.has_graphs
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.callbacks import Callback
 
+from data.device_regions import free_memory
 from data.pixels import files_of
 from data.regions import RegionStore
 from data.text import BEGIN, END, SubWords, spaced
@@ -26,7 +26,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer, stopping
 
-_MOST_TIMES, _FOR_EACH = 8, 4 * 2**30  # times the words that a processor searches at once; bytes of a GPU for each
+_MOST_WORDS, _FOR_EACH = 2**14, 4 * 2**30  # that a GPU searches at once; bytes of it for each `batch_tokens` of them
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def translate_all(
     pictures = _pictures(regions, image_ids) if regions is not None and reads_pictures(translator) else None
     regions = regions if translator.regions is not None else None
     sentences = Sentences(source, None, image_ids, other_ids, pictures)
-    batch_tokens *= _times(translator, trainer)
+    batch_tokens *= _times(translator, trainer, batch_tokens)
     loader = in_order_loader(sentences, regions, batch_tokens, rank, world, synthesis.found)
     with stopping():
         trainer.predict(synthesis, loader, return_predictions=False)
@@ -73,15 +73,17 @@ def translate_all(
     return [[_read(hypothesis, bpe, target) for hypothesis in hypotheses[number]] for number in range(len(source))]
 
 
-def _times(translator: Searched, trainer: pl.Trainer) -> int:
-    """How many times as many words a GPU searches at once with a translator of ours, by its free memory.
+def _times(translator: Searched, trainer: pl.Trainer, batch_tokens: int) -> int:
+    """How many times `batch_tokens` a GPU searches at once with a translator of ours, by its free memory.
 
-    It takes little longer for them, as it waits for the host's next call most of the time.
+    It takes little longer for them, as it waits for the host's next call most of the time. Where somebody wants more
+    than `_MOST_WORDS`, it is left at that.
     """
     device = trainer.strategy.root_device
     if device.type != "cuda" or not getattr(translator, "has_graphs", False):
         return 1
-    return max(1, min(_MOST_TIMES, int(torch.cuda.mem_get_info(device)[0] / _FOR_EACH)))
+    room = int(free_memory(device) / _FOR_EACH)
+    return max(1, min(room, _MOST_WORDS // batch_tokens))
 
 
 def _pictures(regions: RegionStore, image_ids: Sequence[str | None]) -> dict[str, Path]:

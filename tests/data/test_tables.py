@@ -66,11 +66,14 @@ def test_a_header_says_what_columns_hold() -> None:
 @pytest.mark.parametrize(
     ("header", "columns"),
     [
-        ("image,caption_en,caption_de", "picture,caption:en,caption:de"),
-        ("de,en,file", "caption:de,caption:en,picture"),
-        ("image,caption_1,caption_2,split", "picture,caption,caption,split"), ("image,Text-DE", "picture,caption:de"),
+        ("image,caption_en,caption_de", "picture,caption:en,caption:de"), ("image,Text-DE", "picture,caption:de"),
+        ("caption_1,caption_2,image,split", "caption,caption,picture,split"), ("image,texts", "picture,caption"),
         ("image,caption,caption_de", "picture,caption,caption:de"), ("image,caption_id,caption", "picture,-,caption"),
-        ("image,caption,en", "picture,caption,-"), ("image,id,size", None), ("caption_en,caption_de", None),
+        ("image,caption,en", "picture,caption,-"), ("image,caption,caption_2", "picture,caption,-"),
+        ("image,caption_no,caption", "picture,-,caption"), ("image,sentence_no,raw", "picture,-,caption"),
+        ("image,caption_en,caption_no", "picture,caption:en,caption:no"), ("picture,en,de", None),
+        ("image,comment,comments,alt_text", "picture,caption,-,-"), ("image,texts,alt_text", None),
+        ("image,id,size", None), ("image,no", None), ("caption_en,caption_de", None),
         ("image,caption,description", None),
     ],
 )  # fmt: skip

@@ -141,7 +141,7 @@ def test_a_gpu_s_batch_has_one_of_few_shapes(store: RegionStore) -> None:
     plain, few = SentenceBatches(sentences, store), SentenceBatches(sentences, store)
     few.few_shapes = True
     one, other = plain[[0, 1]], few[[0, 1]]
-    assert (other["source"].shape, other["labels"].shape, other["regions"].shape[0]) == ((32, 4), (32, 8), 32)
+    assert (other["source"].shape, other["labels"].shape, other["regions"].shape[0]) == ((8, 4), (8, 8), 8)
     for name in ("source", "target", "labels", "regions", "source_lengths", "target_lengths", "index"):
         wide = other[name][:2]
         assert torch.equal(wide[:, : one[name].shape[1]] if wide.dim() == 2 else wide, one[name]), name

@@ -1,5 +1,6 @@
 """Training steps as CUDA graphs: the losses and weights of steps without them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,21 +11,29 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from data.padding import wants_few_shapes
 from data.regions import RegionStore, write_regions
 from data.slots import parse_group
 from data.text import BEGIN, END
 from data.translation import Sentences, TranslationData
+from modules.pretrained.pretrained_text import SentenceVectors
+from modules.retrieval_models.diverse_attention import DiverseAttention
 from modules.training.base import TrainedModule
-from modules.training.graphs import StepGraphs, _has_room
+from modules.training.graphs import StepGraphs, _has_room, _OfTensors
+from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.callbacks import SeedEachEpoch
+from pipeline.training.trainer import wants_graphs
 from tests.modules.small import Corpus, make_trainer
 from tests.modules.test_gpu import RETRIEVAL, TRANSLATORS, on_gpu
 
 V = 40
+SIZES = {"region_dim": 4, "vocabulary_size": 9, "languages": ["en"], "dim": 6, "word_dim": 4}
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in RETRIEVAL), ("san", {"loss": "infonce", "drop_words": 0.2, "drop_regions": 0.2}),
     ("san", {"warmup_epochs": 3, "type_weights": [0.3, 0.7]}), ("vse++", {"loss": "hardest-k", "caption_loss": 0.5}),
+    ("mlmme", {"loss": "infonce"}), ("scan-t2i-avg", {"loss": "sum"}),
 ]  # fmt: skip
 
 
@@ -39,14 +48,21 @@ class Losses(Callback):
         torch.full((1000,), 1e6)
 
 
+class Without(StepGraphs):
+    """Makes no graph, for the same batches."""
+
+    def __call__(self, step: Any, batch: dict[str, torch.Tensor], state: Any = ()) -> Any:
+        return step(batch)
+
+
 def trained(module: TrainedModule, data: pl.LightningDataModule, epochs: int, graph: bool, folder: Path,
-            begun: Path | None = None) -> list[float]:  # fmt: skip
+            begun: Path | None = None, precision: str = "64-true") -> list[float]:  # fmt: skip
     losses = Losses()
     trainer = make_trainer(
-        epochs, losses, SeedEachEpoch(0), accelerator="gpu", precision="64-true", limit_val_batches=0,
+        epochs, losses, SeedEachEpoch(0), accelerator="gpu", precision=precision, limit_val_batches=0,
         gradient_clip_val=2.0,
     )  # fmt: skip
-    module.graphs = StepGraphs(module) if graph and module.has_graphs else None
+    module.graphs = (StepGraphs if graph else Without)(module) if module.has_graphs else None
     trainer.fit(module, data, ckpt_path=begun, weights_only=None if begun is None else True)
     if graph and module.has_graphs:
         assert module.graphs._graphs
@@ -65,10 +81,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def test_retrieval_models_learn_the_same(corpus: Corpus, name: str, more: dict[str, Any], tmp_path: Path) -> None:
     found = []
     for graph in (False, True):
-        module, data = (
-            corpus.module(name, **({"type_weights": [1.0, 1.0]} | more)),
-            corpus.data(groups=[parse_group("en/human + de/human")]),
-        )
+        module = corpus.module(name, **({"type_weights": [1.0, 1.0]} | more))
+        data = corpus.data(groups=[parse_group("en/human + de/human")])
         losses = trained(module, data, 27, graph, tmp_path)
         found.append((losses, {key: value.cpu() for key, value in module.state_dict().items()}))
     assert len(found[0][0]) >= 50
@@ -91,6 +105,31 @@ def translation(network: str, region_dim: int | None) -> Translation:
     return Translation(arguments, 1e-3, 1, 50, 0.1, BEGIN, END)
 
 
+@pytest.mark.parametrize("name", ["san", "diverse-attention", "scan-t2i-avg", "vse-inf", "mule"])
+@on_gpu
+def test_gradients_in_bfloat16_are_those_without_graphs(corpus: Corpus, name: str, tmp_path: Path) -> None:
+    """The passes back are in the same types: after a few steps the losses are equal as far as bfloat16 is."""
+    found = []
+    for graph in (False, True):
+        module = corpus.module(name, type_weights=[1.0, 1.0])
+        data = corpus.data(groups=[parse_group("en/human + de/human")])
+        found.append(trained(module, data, 8, graph, tmp_path, precision="bf16-mixed"))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)
+
+
+def test_a_pass_back_is_not_under_the_autocast_of_the_pass_forward() -> None:
+    module, seen = torch.nn.Linear(2, 1), []
+
+    def step(batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        seen.append(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None)
+        return module(batch["x"]).sum(), {}
+
+    for low in (None, torch.bfloat16):
+        _OfTensors(module, step, ("x",), low)(torch.ones(1, 2))
+    assert seen == [None, torch.bfloat16]
+    assert not torch.is_autocast_enabled("cpu")
+
+
 @pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
 @on_gpu
 def test_translators_learn_the_same_and_go_on_as_if_nothing_had_been(
@@ -99,7 +138,8 @@ def test_translators_learn_the_same_and_go_on_as_if_nothing_had_been(
     found = []
     for graph in (False, True):
         module = translation(network, region_dim)
-        losses = trained(module, sentences_of(tmp_path / str(graph), region_dim), 2, graph, tmp_path)
+        data = sentences_of(tmp_path / str(graph), region_dim)
+        losses = trained(module, data, 2, graph, tmp_path)
         found.append((losses, {key: value.cpu() for key, value in module.state_dict().items()}))
     assert len(found[0][0]) == 50
     torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=1e-9)
@@ -140,3 +180,52 @@ def test_a_graph_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
     for taken, expected in ((200, True), (201, False)):
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _, taken=taken: taken)
         assert _has_room(torch.device("cuda")) == expected
+
+
+def models_without_graphs(tmp_path: Path) -> Iterator[Retrieval]:
+    corpus = Corpus(tmp_path / "regions")
+    yield corpus.module("san")  # weights of no types
+    yield corpus.module("san", loss="random")
+    yield corpus.module("san", loss="infonce", cached_chunk=4)
+    yield corpus.module("san", loss="infonce", taught_types=[False, True])
+    yield corpus.module("mlmme")  # random
+    module = corpus.module("san", loss="infonce")
+    module.model.table = SentenceVectors.__new__(SentenceVectors)
+    torch.nn.Module.__init__(module.model.table)
+    yield module
+
+    class Own(Retrieval):
+        def training_step(self, batch: Any, batch_idx: int) -> None:
+            return None
+
+    yield Own("san", module.hparams["arguments"], "infonce", 0.2, None, 0, 1e-3, 1, 0.1, ["en"], ["en"])
+
+
+def test_steps_that_need_the_host_have_no_graph(tmp_path: Path) -> None:
+    assert [module.has_graphs for module in models_without_graphs(tmp_path)] == [False] * 7
+    corpus = Corpus(tmp_path / "regions")
+    assert corpus.module("san", loss="infonce").has_graphs
+    assert not DiverseAttention(match="set", **SIZES).has_graphs
+    assert DiverseAttention(**SIZES).has_graphs
+
+
+def test_graphs_are_of_one_gpu(tmp_path: Path) -> None:
+    module = Corpus(tmp_path / "regions").module("san", loss="infonce")
+
+    def trainer(device: str, devices: int) -> Any:
+        return SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device(device)), world_size=devices)
+
+    auto, never = TrainerSettings(), TrainerSettings(graph="never")
+    assert wants_graphs(module, auto, trainer("cuda", 1))
+    assert not wants_graphs(module, never, trainer("cuda", 1))
+    assert not wants_graphs(module, auto, trainer("cuda", 2))
+    assert not wants_graphs(module, auto, trainer("cpu", 1))
+    assert not wants_graphs(Corpus(tmp_path / "regions").module("san"), auto, trainer("cuda", 1))
+
+
+def test_batches_are_of_few_shapes_where_steps_are_graphs() -> None:
+    module = SimpleNamespace(graphs=None)
+    assert not wants_few_shapes(None)
+    assert not wants_few_shapes(SimpleNamespace(lightning_module=module))
+    module.graphs = StepGraphs(torch.nn.Linear(1, 1))
+    assert wants_few_shapes(SimpleNamespace(lightning_module=module))

@@ -122,6 +122,14 @@ def fake_step(name: str, static: bool, **more: Any) -> Tensor:
         return step(module, {key: mode.from_tensor(value) for key, value in batch.items()}, static)[0]
 
 
+@pytest.mark.parametrize("name", ["scan-t2i-avg", "scan-i2t-lse"])
+def test_scores_in_many_parts_read_no_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modules.search.scores.PART", 50)
+    assert fake_step(name, True).shape == ()
+    module, batch = module_of(name), batch_of()
+    torch.testing.assert_close(step(module, batch, True), step(module, batch, False))
+
+
 @pytest.mark.parametrize("name", ["student", "dual-encoder"])
 def test_models_that_are_taught_have_both_forms(name: str, tmp_path: Path) -> None:
     module, batch = cached.module_of(name, tmp_path, 0), cached.batch_of(name, cached.VISITS)

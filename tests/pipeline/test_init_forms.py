@@ -103,9 +103,12 @@ def test_a_heading_that_is_not_known_is_told(separator: str, tmp_path: Path, cap
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_a_column_a_language(separator: str, tmp_path: Path, capsys) -> None:
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)])
+def test_a_column_a_language(order: tuple[int, ...], separator: str, tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
-    rows = [("image", "caption_en", "caption_de"), *[(name, text, "Ein Hund") for name, text in names.items()]]
+    whole = [("image", "caption_en", "caption_de"), *[(name, text, "Ein Hund") for name, text in names.items()]]
+    rows = [[row[place] for place in order] for row in whole]
+    (tmp_path / "mine" / "parallel.tsv").write_text(f"picture\ten\tde\n{next(iter(names))}\ta dog\tein Hund\n")
     (tmp_path / "mine" / "captions.csv").write_text("\n".join(map(separator.join, rows)))
     assert run(tmp_path, "init", "mine", *OPTIONS) == 0
     assert f"{COUNT} English, {COUNT} German, 2 a picture" in capsys.readouterr().out
@@ -143,6 +146,16 @@ def test_tables_that_differ_in_more_are_a_choice(other: str, tmp_path: Path, cap
     for file in ("captions.en.tsv", other):
         write_tsv(tmp_path / "mine" / file, pictures)
     assert refused(tmp_path, capsys, "mine", *OPTIONS).startswith("error: mine: several files have")
+
+
+def test_numbered_columns_of_captions_before_the_picture(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    rows = ["caption_1,caption_2,image", *(f"{text},{text} again,{name}" for name, text in names.items())]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(rows))
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    assert f"{2 * COUNT} English (detected" in capsys.readouterr().out
+    assert run(tmp_path, "prepare", "./mine.yaml") == 0
+    assert captions_of(tmp_path)["captions"] == 2 * COUNT
 
 
 def test_a_number_sign_in_the_name_of_a_picture(tmp_path: Path, capsys) -> None:

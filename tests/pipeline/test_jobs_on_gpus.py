@@ -9,6 +9,7 @@ from pipeline.engine.executors import LocalProcesses, processes_for
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
+from pipeline.translation import translating
 from tests.pipeline.test_executors import _free_memory
 
 
@@ -36,3 +37,14 @@ def test_jobs_on_one_gpu_share_its_memory(monkeypatch) -> None:
         monkeypatch.setenv("BILDWORT_GPU_JOBS", jobs)
         make_trainer(TrainerSettings(accelerator="cpu"))
     assert taken == [0.3]
+
+
+def test_a_gpu_searches_more_words_at_once_as_its_memory_allows(monkeypatch) -> None:
+    gpu, cpu = (
+        SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device(name))) for name in ("cuda", "cpu")
+    )  # fmt: skip
+    ours, other = SimpleNamespace(has_graphs=True), SimpleNamespace()
+    for free, tokens, times in ((80, 2048, 8), (9, 2048, 2), (1, 2048, 1), (80, 10_000, 1), (80, 32_768, 1)):
+        monkeypatch.setattr(translating, "free_memory", lambda _, free=free: free * 2**30)
+        assert translating._times(ours, gpu, tokens) == times
+        assert translating._times(ours, cpu, tokens) == translating._times(other, gpu, tokens) == 1
