@@ -303,15 +303,15 @@ def shown_interval(low: float | None, high: float | None, sign: Literal["", "+"]
 
 
 def over_seeds(values: Sequence[float], interval: str, of: str = "images") -> str:
-    """The number of seeds, and the standard deviation over them if they differ; of one, what its interval is over.
+    """The number of seeds, and the standard deviation over them; of one, what alone its interval is over.
 
     Args:
         values: one a seed.
         interval: beside it, as `shown_interval` prints it.
         of: what the interval is over.
     """
-    if len(values) > 1:  # without training, seeds make no difference
-        return f"{len(values)} (equal)" if len({*values}) == 1 else f"{len(values)} (sd {stdev(values):.1f})"
+    if len(values) > 1:
+        return f"{len(values)} (sd {stdev(values):.1f})"
     return str(len(values)) if interval == NO_INTERVAL else f"{len(values)} {_only(of)}"
 
 

@@ -168,7 +168,6 @@ def test_ranks_of_another_test_are_one_line(here) -> None:
 
 def test_only_what_has_an_interval_says_what_it_is_over():
     assert over_seeds([40.0, 60.0], "1.0 … 2.0") == "2 (sd 14.1)"
-    assert over_seeds([40.0, 40.0], "1.0 … 2.0") == "2 (equal)"  # of a model that was not trained
     assert over_seeds([40.0], "1.0 … 2.0", "pairs") == "1 (pairs only)"
     assert over_seeds([40.0], shown_interval(None, None)) == "1"
 
