@@ -47,10 +47,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
     if manifest.get("format") != FORMAT:
-        stage = f"`{stage_command(manifest['stage'])}`" if "stage" in manifest else "its stage"
-        raise RecipeError(
-            f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {stage} with ARGS=--force"
-        )
+        again = f"`{stage_command(manifest['stage'], '--force')}`" if "stage" in manifest else "its stage with --force"
+        raise RecipeError(f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {again}")
     if manifest.pop(_DIGEST, None) != _digest(manifest):
         raise RecipeError(f"{path}: damaged, its digest is another; delete the folder and run again")
     return manifest

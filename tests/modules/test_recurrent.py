@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.layers.recurrent import BiLSTM, Packing, lstm_cell, on_cudnn, scan
+from modules.layers.recurrent import BiLSTM, Packing, lstm_cell, on_cudnn, scan, states_to_the_right
 
 torch.manual_seed(0)
 LENGTHS = torch.tensor([3, 7, 1, 5, 7])
@@ -95,3 +95,14 @@ def test_autocast_stays_close_to_float32(dtype):
         fast = torch.cat(model(words, LENGTHS), -1)
     assert fast.dtype == torch.float32
     torch.testing.assert_close(fast, exact, atol=2e-2, rtol=0)
+
+
+@pytest.mark.parametrize("width", [2, 4, 5])
+def test_sentences_that_end_at_the_right_are_read_as_they_are_alone(width: int) -> None:
+    torch.manual_seed(0)
+    lstm, words = nn.LSTM(width, 3, batch_first=True).double(), torch.randn(2, 4, width, dtype=torch.float64)
+    real = torch.tensor([[False, False, True, True], [True, True, True, True]])
+    states, hidden, _ = states_to_the_right(lstm, words, real)
+    alone = lstm(words[:1, 2:])[0]
+    torch.testing.assert_close((states[:1, 2:], hidden[:1]), (alone, alone[:, -1]))
+    assert not states[0, :2].any()

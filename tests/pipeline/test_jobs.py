@@ -214,7 +214,9 @@ def test_another_format_says_which_command_makes_it_anew(workspace: Workspace) -
     job = make()
     path = ran(workspace, job) / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": FORMAT + 1}))
-    with pytest.raises(RecipeError, match=rf"format {FORMAT + 1}, this code reads {FORMAT}; run `bildwort mmt`"):
+    with pytest.raises(
+        RecipeError, match=rf"format {FORMAT + 1}, this code reads {FORMAT}; run `bildwort mmt --force`"
+    ):
         workspace.manifest(job)
 
 
