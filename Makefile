@@ -24,6 +24,7 @@ INPUTS := pyproject.toml .ci/constraints.txt
 WANTED := $(DEVICE) $(shell cat $(INPUTS) | cksum)
 # Modules are compiled when they are first imported: most never are, and compiling all takes longer than the rest.
 unexport PYTHONDONTWRITEBYTECODE
+# pip is brought up to date first: the one that comes with Python 3.11 takes twice as long.
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on --no-compile
 export PIP_CONSTRAINT := $(CURDIR)/.ci/constraints.txt
 # Before torch starts: waiting threads must not spin on shared cores.
@@ -69,7 +70,7 @@ ADDED := extra-app extra-dev extra-docs extra-serve extra-translators
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup $(ADDED) init demo test test-long benchmark benchmark-full check docs docs-serve stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app serve screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup $(ADDED) init demo test test-all test-long benchmark benchmark-full check docs docs-serve stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app serve screenshots table doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,7 +83,7 @@ setup: ## make the virtual environment (every target does it when needed); EXTRA
 	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11"; exit 1; }; \
 	  echo "setting up $(VENV) for $(DEVICE): about 1.6 GB and a minute (gpu: 7 GB)"; \
 	  $(PYTHON) -m venv --clear $(VENV) && echo "$(DEVICE) unfinished" > $(STAMP) && \
-	  $(INSTALL) -e '.[$(DEVICE)]' && echo "$(WANTED)" > $(STAMP); \
+	  $(INSTALL) --upgrade "pip<27" && $(INSTALL) -e '.[$(DEVICE)]' && echo "$(WANTED)" > $(STAMP); \
 	fi
 	@$(foreach extra,$(filter $(EXTRAS),$(EXTRA)),{ $(call ADD,$(extra)); } || exit 1;)
 	@$(if $(filter setup/,$(MAKECMDGOALS)/$(EXTRA)),echo "next: make demo; with pictures of your own: make init PICTURES=folder")
@@ -97,8 +98,13 @@ demo: setup ## the main job on rendered pictures, from nothing to a table of R@K
 	@$(call NEEDS,--recipe scenes)
 	@$(PIPELINE) all --recipe scenes
 
+TESTS = @$(PYTHON_WITH_ARGS) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
 test: extra-dev ## the tests (minutes)
-	@$(PYTHON_WITH_ARGS) -m pytest -q -m "not slow and not benchmark" -n 2 --dist loadfile --no-loadscope-reorder
+	$(TESTS) -m "not whole and not slow and not benchmark"
+
+test-all: extra-dev ## those and whole runs, servers and several processes, as before each change is merged
+	$(TESTS) -m "not slow and not benchmark"
 
 test-long: extra-dev ## the long tests: what the picture is worth on five seeds, kills at every event, faults of real data
 	@$(PYTHON_WITH_ARGS) -m pytest -q -m slow

@@ -171,6 +171,7 @@ def train(root: Path) -> Dataset:
 GROUPS = [("en", "en"), ("en", "en", "ja", "ja"), ("en", "en", "zh")]
 
 
+@pytest.mark.whole
 def test_groups_of_languages_are_equally_often_and_bring_two_two_and_one_caption(train: Dataset) -> None:
     """MULE, supplement: English only, English-Japanese, English-Chinese; two, two and one caption an image."""
     groups = [parse_group(text) for text in load_recipe("coco-3").vse.rows["all"]]

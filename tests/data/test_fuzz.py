@@ -18,6 +18,8 @@ from data.report import data_report
 from tests.data.official import write_data
 from tests.data.spoiling import Copy
 
+pytestmark = pytest.mark.whole
+
 FEW = settings(max_examples=40, deadline=None)
 # Bytes that mean something to one of the readers, mixed with any others.
 PIECES = st.sampled_from([

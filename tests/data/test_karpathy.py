@@ -246,6 +246,7 @@ def test_whatever_stands_in_the_file_is_read_or_refused_in_one_line(
     assert "\n" not in told
 
 
+@pytest.mark.whole
 def test_memory_is_that_of_the_text_and_the_captions(tmp_path: Path) -> None:
     """A fiftieth of COCO: if the tokens were held until all is read, it would be more than twice as much."""
     sentences = [{"tokens": [f"{k}word{n}" for n in range(11)], "raw": sentence("x", k), "sentid": k} for k in range(5)]

@@ -36,6 +36,7 @@ def killed_later(numbers: Sequence[int]) -> list[int]:
     return doubled(numbers)
 
 
+@pytest.mark.whole
 def test_few_items_are_done_here_and_many_elsewhere_in_order() -> None:
     assert list(in_parallel(doubled, [], 3)) == []
     assert list(in_parallel(doubled, range(10), 3, workers=1)) == doubled(range(10))
@@ -45,6 +46,7 @@ def test_few_items_are_done_here_and_many_elsewhere_in_order() -> None:
     assert list(in_parallel(numbered, range(3), 3, workers=2)) == numbered(range(3))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("work", [killed, killed_later])
 def test_where_a_process_is_killed_the_rest_is_done_here(
     work: Callable[[Sequence[int]], list[int]], monkeypatch: pytest.MonkeyPatch
@@ -72,6 +74,7 @@ extractor.Extractor(extractor.ExtractorSettings()).extract_all(pictures, Path("s
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("before", ["", "processes.require_main_guard()"])
 def test_a_script_whose_processes_begin_its_work_again_is_told_how_to_begin_it(before: str, tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()

@@ -70,6 +70,7 @@ def test_a_pickled_store_is_its_folder_and_maps_again(folder: Path) -> None:
     assert again.rows(["c.jpg"]).tolist() == [2]
 
 
+@pytest.mark.whole
 def test_a_spawned_worker_opens_the_store_itself(folder: Path) -> None:
     store = RegionStore(folder)
     loader = DataLoader(Rows(store), batch_size=3, num_workers=1, multiprocessing_context="spawn")

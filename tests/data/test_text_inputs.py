@@ -91,6 +91,7 @@ def test_the_table_keeps_tokens_and_hashes_and_old_files_are_read(tmp_path: Path
     assert read_captions(path, tokens=True).to_list() == table.to_list()
 
 
+@pytest.mark.whole
 def test_very_many_sentences_are_shared_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"Sentence {number}, a man's." for number in range(100)] * 2
     alone = tokenize_all(texts, ["en"] * 200)

@@ -7,6 +7,8 @@ import pytest
 from tests.fuzz.bench import READERS, Bench, grouped
 from tests.fuzz.case import LIGHT
 
+pytestmark = pytest.mark.whole
+
 FEW = 25
 
 

@@ -23,6 +23,8 @@ from modules.training.translation import Translation
 from tests.modules import test_gradient_cache as cached
 from tests.modules.two import both, two_processes
 
+pytestmark = pytest.mark.whole
+
 R, D, V, L = 2, 5, 12, 4
 # (image, sentence, type and language): image 2 and image 0 on both ranks; 1 and 5 share a sentence; types uneven.
 VISITS = [(0, 100, 0), (1, 101, 1), (2, 102, 0), (3, 103, 0), (2, 104, 1), (4, 101, 0), (0, 105, 1)]

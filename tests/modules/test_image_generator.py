@@ -102,6 +102,7 @@ def test_another_size_is_refused(size: int) -> None:
         PictureGenerator(6, 2, size)
 
 
+@pytest.mark.whole
 def test_a_gan_learns_which_condition_a_picture_belongs_to() -> None:
     """Two conditions, two plain colours: after some steps each condition draws its own colour."""
     torch.manual_seed(0)

@@ -245,6 +245,7 @@ def test_bootstrap_of_unweighted_images_is_the_score() -> None:
         assert interval.low <= interval.value <= interval.high
 
 
+@pytest.mark.whole
 def test_intervals_of_several_seeds_hold_what_seeds_change() -> None:
     """Of pairs of systems that differ by the seed alone, about 5 % have an interval without 0; by images alone many."""
     generator, missed, missed_by_images = torch.Generator().manual_seed(1), 0, 0

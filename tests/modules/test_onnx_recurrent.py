@@ -20,6 +20,7 @@ class States(nn.Module):
         return onnx_states(self.network, vectors, lengths)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 @pytest.mark.parametrize("both_ways", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.filterwarnings("ignore")

@@ -26,6 +26,8 @@ from modules.training.retrieval import Retrieval
 from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
 from tests.modules.two import both, two_processes
 
+pytestmark = pytest.mark.whole
+
 
 class Adversarial(Retrieval):
     """Two phases: in the first epoch only the encoders learn, to match images and captions; after it a critic learns to

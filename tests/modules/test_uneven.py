@@ -26,6 +26,8 @@ from tests.modules.small import Corpus, Diary, OneLanguageARank, make_trainer
 from tests.modules.test_plugins import PLUGINS
 from tests.modules.two import both, two_processes
 
+pytestmark = pytest.mark.whole
+
 COUNTS = (1, 2, 7)
 WORDS = 20
 

@@ -24,6 +24,8 @@ from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import ROOT, Tiny
 from tests.screenshots import appears, browser, drop, press, served, switch_on
 
+pytestmark = pytest.mark.whole
+
 EVIL = "<img src=x onerror=document.title='caught'>.png"
 MARKUP = "**bold** <script>document.title='caught'</script> $x$"
 

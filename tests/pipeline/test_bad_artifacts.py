@@ -10,6 +10,8 @@ import torch
 
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 
 class Trap:
     """Unpickling it leaves a file: proof that somebody ran what a stranger wrote."""

@@ -31,6 +31,8 @@ mteb = pytest.importorskip("mteb", reason="mteb is not installed (`make setup EX
 from mteb.abstasks.retrieval import AbsTaskRetrieval  # noqa: E402 # needs it
 from mteb.abstasks.task_metadata import TaskMetadata  # noqa: E402
 
+pytestmark = pytest.mark.whole
+
 LANGUAGES = {"en": ["eng-Latn"], "cs": ["ces-Latn"]}
 
 

@@ -59,6 +59,7 @@ def test_a_row_trains_on_them_and_the_report_shows_them(written: Tiny, capsys) -
     assert '"caption:de"' in results
 
 
+@pytest.mark.whole
 def test_its_training_is_that_of_the_row_where_settings_are_equal(tiny: Tiny) -> None:
     """So it is done once. What a captioner is does not change keys of translators' captions."""
     recipe = tiny.recipe(*SETTINGS)

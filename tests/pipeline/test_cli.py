@@ -84,6 +84,7 @@ def test_a_shell_completes_settings(words: str, expected: set[str], monkeypatch,
     assert offered <= expected if words.endswith("--") else offered == expected
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("shell", ["bash", "zsh", pytest.param("fish", marks=pytest.mark.slow)])
 def test_each_shell_completes_settings_without_what_trains(shell: str) -> None:
     offered, heavy = completed("bildwort vse scenes --vse.ep", shell)
@@ -167,6 +168,7 @@ def test_all_recipes_are_listed_with_a_line_each(capsys) -> None:
     assert recipe_names("multi30k-off")[0] == "multi30k-official"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", [path.stem for path in sorted(CONFIGS.glob("*.yaml"))])
 def test_a_documented_recipe_is_the_same_recipe(name: str, tmp_path: Path) -> None:
     recipe = load_recipe(name)
@@ -209,12 +211,14 @@ def test_help_and_wrong_settings_need_no_heavy_library() -> None:
     assert not names
 
 
+@pytest.mark.whole
 def test_a_search_needs_torch_alone() -> None:
     search = "import pipeline.gallery.search_commands"
     code = f"{search}; from pipeline.recipes.loading import load_recipe; load_recipe('scenes')"
     assert imported(code)[1] == {"torch"}
 
 
+@pytest.mark.whole
 def test_the_recipe_s_exported_model_is_found_without_what_trains() -> None:
     """`embed` needs seconds and 300 MB less."""
     code = (

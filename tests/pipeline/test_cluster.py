@@ -22,6 +22,8 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 
+pytestmark = pytest.mark.whole
+
 distributed = pytest.importorskip("distributed")
 ON_CPU = ["--trainer.accelerator=cpu"]
 
@@ -141,10 +143,14 @@ def test_the_loss_of_the_last_worker_is_said_in_a_line(
 
 
 def test_the_loss_of_the_scheduler_is_said_in_a_line(
-    dask: "distributed.LocalCluster", jobs: Cluster, monkeypatch: pytest.MonkeyPatch
+    dask: "distributed.LocalCluster", jobs: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 1.0)
-    future = jobs.submit(eval, "__import__('time').sleep(600)")
+    begun = tmp_path / "begun"
+    future = jobs.submit(eval, f"open({str(begun)!r}, 'w'), __import__('time').sleep(600)")
+    while not begun.exists():
+        time.sleep(0.05)
+    dask.sync(dask.workers[0].close, executor_wait=False)  # else it waits half a minute for the job
     dask.close()
     with pytest.raises(BaseException) as raised:
         future.result(60)

@@ -22,13 +22,16 @@ from tests import recorded_plots
 from tests.documentation import PAGES
 from tests.pipeline.tiny import ROOT, Tiny, at
 
+pytestmark = pytest.mark.whole
+
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+): ", MAKEFILE, re.M))
 SETUP = ("setup", "extra-app", "extra-dev", "extra-docs", "extra-serve", "extra-translators")  # tests/test_makefile.py
 INSTALLED = [f"--assume-old={target}" for target in SETUP]
-BY_CI = {"check", "test", "demo"}  # .ci/run runs these themselves
+BY_CI = {"check", "test-all", "demo"}  # .ci/run runs these themselves
 BENCHES = {  # each with a file that has such tests and imports little
-    "test": "tests/data/test_progress.py", "test-long": "tests/data/test_spoiled.py",
+    "test": "tests/data/test_progress.py",
+    "test-long": "tests/data/test_spoiled.py",
     "benchmark": "tests/benchmarks/test_startup.py",
 }  # fmt: skip
 SERVERS = {"app", "serve", "tensorboard"}

@@ -23,6 +23,8 @@ from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, 
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import at
 
+pytestmark = pytest.mark.whole
+
 RECIPE = """
 seed: 3
 trainer: {accelerator: cpu, threads: 1, progress: false}

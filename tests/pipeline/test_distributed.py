@@ -19,6 +19,8 @@ from pipeline.training.trainer import make_trainer
 from tests.pipeline.test_jobs import Work, make
 from tests.pipeline.tiny import ran
 
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).parents[2]
 
 

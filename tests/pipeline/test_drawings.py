@@ -25,6 +25,8 @@ from pipeline.visualization.word_vectors import known_words, word_vectors_figure
 from tests.modules.cases import ON_REGIONS
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 model_class("san")  # all files of the folder are read
 NAMES = ON_REGIONS
 D, R = 5, 4

@@ -27,6 +27,8 @@ from tests.pipeline.kills import Kills, Moment
 from tests.pipeline.test_killed import contents
 from tests.pipeline.tiny import ROOT, Tiny
 
+pytestmark = pytest.mark.whole
+
 ROWS = (
     "--vse.rows={zero-shot: [], tuned: [en/human, de/human], lora: [en/human], "
     "student: ['en/text:human', 'de/text:mt:en-de', en/human]}"

@@ -151,6 +151,7 @@ def test_a_csv_has_a_column_for_each_number(exported: ExportedModel, captions: P
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".npy"])
 @pytest.mark.parametrize("force", [False, True])

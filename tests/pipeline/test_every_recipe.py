@@ -40,6 +40,8 @@ from tests.modules.dual_networks import save as save_dual
 from tests.modules.text_models import save
 from tests.pipeline.tiny import at, ran
 
+pytestmark = pytest.mark.whole
+
 SMALL = [
     "--trainer.accelerator=cpu", "--trainer.threads=1", "--trainer.progress=false", "--vse.dim=8", "--vse.word_dim=10",
     "--vse.min_count=1", "--vse.batch_size=6", "--vse.seeds=[1]", "--vse.segment=characters",

@@ -29,6 +29,8 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.tiny import ROOT, Tiny
 
+pytestmark = pytest.mark.whole
+
 CORES = cores()
 
 

@@ -24,6 +24,8 @@ from tests.modules.dual_networks import save
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 TEXTS = ("a red bat", "a ball and a bat", "the ball", "two red balls", "a box", "a bat in a box")
 ROWS = """
 vse:

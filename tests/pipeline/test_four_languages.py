@@ -12,6 +12,8 @@ from pipeline.cli import main
 from tests.data.official import OWN, write_data
 from tests.pipeline.tiny import ROOT, at
 
+pytestmark = pytest.mark.whole
+
 QUERIES = {
     "en": "The dog is in the park with a ball",
     "de": "Der Hund ist mit einem Ball in dem Park",

@@ -26,6 +26,8 @@ from pipeline.reporting.results import Figures
 from pipeline.visualization.pictures import picture_sheet
 from tests.pipeline.tiny import GXN, Tiny
 
+pytestmark = pytest.mark.whole
+
 NAME = "generated-gxn-both-1"
 
 

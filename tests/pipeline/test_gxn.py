@@ -21,6 +21,8 @@ from pipeline.retrieval.training import of_model, start_weights
 from tests.modules.text_models import save
 from tests.pipeline.tiny import GXN, Tiny
 
+pytestmark = pytest.mark.whole
+
 
 def manifests(made: Tiny) -> dict[str, dict]:
     """The trainings by what they generate."""

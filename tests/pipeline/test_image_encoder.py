@@ -31,6 +31,8 @@ from tests.pipeline.test_killed import contents
 from tests.pipeline.test_two_processes import flat, run_on_two
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 WRITER = "{row: both, model: gxn, options: {generate: [i2t, t2i], picture_size: 8, picture_width: 2, longest: 6}}"
 NAME = "vse-vse++-both-1"
 ENCODER = "image_encoder.network."

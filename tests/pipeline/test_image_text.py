@@ -21,6 +21,8 @@ from tests.modules.image_text_models import save_llava
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 DESCRIBE = "describe this picture in one {language} sentence ."
 TRANSLATE = "translate this from {source} to {target} : {text}"
 ROWS = {"captioned": ["en/human", "de/caption:de"], "seen": ["en/human", "de/tiny:en-de"], "human": ["en/human"]}

@@ -177,6 +177,7 @@ def test_nothing_at_all_is_a_gallery_too(exported: ExportedModel, tmp_path: Path
     assert Gallery.open(tmp_path / "gallery").search("a bat") == []
 
 
+@pytest.mark.whole
 def test_searches_and_updates_at_once_do_no_harm(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery, errors, ends = tmp_path / "gallery", [], threading.Event()
     update_gallery(gallery, exported, PictureFolder(own), {"en": ["a bat"]})
@@ -241,6 +242,7 @@ SOME = [
 ]  # fmt: skip
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("moment", but_one(SOME, 4), ids=str)
 def test_a_killed_update_leaves_the_old_gallery_and_the_next_ends_it(
     used: Tiny, tmp_path: Path, server: Kills, moment: Moment

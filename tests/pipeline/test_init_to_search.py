@@ -22,6 +22,8 @@ from tests.modules.translation_models import save_marian
 from tests.pipeline.own_pictures import COUNT, draw_pictures, trained_backbone, write_scenes, write_tsv
 from tests.pipeline.tiny import at
 
+pytestmark = pytest.mark.whole
+
 QUICK = "--vse.retrieved_captions=false", "--report.resamples=100", "--trainer.threads=1"
 FASTER = "--vse.epochs=12", "--vse.decay_epoch=10", "--vse.dim=64", "--vse.reranker.model=null", *QUICK
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 from pipeline.engine import executors
@@ -11,6 +12,8 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
 from pipeline.translation import translating
 from tests.pipeline.test_executors import _free_memory
+
+pytestmark = pytest.mark.whole
 
 
 def test_a_large_gpu_holds_three_jobs(monkeypatch) -> None:

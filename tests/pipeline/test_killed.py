@@ -13,6 +13,8 @@ import torch
 from tests.pipeline.kills import Ended, Kills, Moment, but_one
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 KILLED = (-signal.SIGKILL, -signal.SIGXFSZ)
 STAGE_OF = {
     "corpus": "prepare", "nmt-de-en": "mmt", "mmt-de-en": "mmt", "synthetic-mmt-en-de-en": "augment",

@@ -18,6 +18,8 @@ from tests.modules.test_ranking import assert_same
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import GXN, Tiny
 
+pytestmark = pytest.mark.whole
+
 ON = "--vse.by_likelihood=true"
 
 

@@ -13,6 +13,8 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.graph import Graph
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 ROWS = {"mule": "en/human + de/human", "mlmme": "en/human + de/human"}
 OPTIONS = {"mule": "pretrain_epochs=1", "mlmme": "beta=0.5"}
 

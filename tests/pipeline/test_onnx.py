@@ -22,6 +22,8 @@ from tests.data.networks import make_network
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 TEXTS = ["a red bat on the left", "a ball", "a small blue box"]
 
 

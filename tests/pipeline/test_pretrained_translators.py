@@ -26,6 +26,8 @@ from tests.modules.text_models import save
 from tests.modules.translation_models import save_nllb, teach
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 ROWS = {"both": ["en/human + de/nllb:en-de"]}
 SEARCHES = {"drawn": {"method": "sample", "captions": 2}, "apart": {"beam_size": 4, "groups": 2}}
 PATHS = ["nllb:en-de", "nllb:en-de-en", "nllb:en-de@drawn", "nllb:en-es"]

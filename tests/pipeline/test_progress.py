@@ -20,6 +20,8 @@ from pipeline.stages import all_jobs
 from pipeline.training import trainer as training
 from tests.pipeline.tiny import Tiny, ran
 
+pytestmark = pytest.mark.whole
+
 
 def job(name: str, stage: str = "mmt", corpus: str = "a", **settings) -> Job:
     made = Job("corpus", "prepare", 1, {"name": corpus}, {}, lambda *_: {})

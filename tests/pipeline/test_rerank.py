@@ -19,6 +19,8 @@ from pipeline.translation.reranked import CHOICES, read_lists
 from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import RERANK, RERANK_SYSTEMS, RERANKED, Tiny
 
+pytestmark = pytest.mark.whole
+
 
 def test_lists_have_all_features_of_each_candidate(reranked: Tiny) -> None:
     folder = reranked.job("nbest-mt-en-de")

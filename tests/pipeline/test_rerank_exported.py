@@ -25,6 +25,8 @@ from pipeline.translation.translator_files import load_translator
 from tests.modules.text_models import save
 from tests.pipeline.tiny import RERANKED, Tiny, at
 
+pytestmark = pytest.mark.whole
+
 SEARCH = ("--augment.beam_size=2", "--trainer.accelerator=cpu")
 
 SYSTEMS_LEFT = [f"{system}-{way}" for system in ("mmt", "mt", "mt+channel", "mt+picture", "mt+short")

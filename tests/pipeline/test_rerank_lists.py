@@ -9,6 +9,8 @@ from data.nbest import read_nbest
 from pipeline.cli import main
 from tests.modules.test_mira import separable
 
+pytestmark = pytest.mark.whole
+
 
 def write_set(folder: Path, name: str, seed: int) -> tuple[list[str], list[str]]:
     """Lists of four candidates of which the reference has the highest a − 2 b; returns right ones and first ones."""

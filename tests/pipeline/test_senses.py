@@ -21,6 +21,7 @@ from tests.pipeline.tiny import GXN, Tiny
 NAME = "senses-gxn-both-1"
 
 
+@pytest.mark.whole
 def test_a_branch_is_right_where_its_own_score_is_higher_for_the_own_picture(gxn: Tiny) -> None:
     """One caption at a time, in German: of English twins the captions are equal, so that one of them is wrong."""
     corpus, whole = gxn.job("corpus"), {}

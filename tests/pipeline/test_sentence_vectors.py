@@ -19,6 +19,8 @@ from pipeline.training.model_files import load_model
 from tests.modules.text_models import save
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 ROWS = {"en": ["en/human"], "both": ["en/human + de/human"], "mt": ["en/human + de/mt:en-de"]}
 
 

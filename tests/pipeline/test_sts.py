@@ -22,6 +22,8 @@ from pipeline.similarity.sets import read_tested
 from pipeline.training.model_files import load_model
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 CLEAN = 12
 SETS = "--sts.sets.made=sts/STS.input.made.txt"
 

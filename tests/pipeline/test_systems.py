@@ -23,6 +23,8 @@ from pipeline.translation.translator_files import load_translator
 from tests.data.official import write_data
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 SYSTEMS = "--mmt.systems=[mt,mt2,mmt,mt+mt2,mt2+mmt,mt+channel,mt2+mmt+channel]"
 SEARCHES = (
     '--augment.searches={"drawn":{"method":"sample","captions":7},"apart":{"beam_size":4,"groups":4,"captions":2}}',

@@ -24,6 +24,8 @@ from pipeline.retrieval.ranks import load_module, read_ranks
 from pipeline.translation.leakage import lenders_of, name_of, refuse_seen_images
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 TABLES = """
 tables:
   "5":

@@ -17,6 +17,8 @@ from pipeline.translation.evaluation import read_translations
 from tests.pipeline.test_killed import artifact
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 ON_TWO = ("--trainer.devices=2", "--trainer.accelerator=cpu")
 
 
