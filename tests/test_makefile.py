@@ -31,7 +31,7 @@ PYTHON = """#!/bin/sh
 case "$2" in
   "$WITH_ARGS") shift 3; [ "$1" != extras ] || exec {python} -c "$WITH_ARGS" {python} -m pipeline "$@" ;;
   venv) rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
-  pip) for last; do :; done; [ "$last" = "pip<27" ] || echo "$last" >> "{log}"; [ ! -e "{log}.fails" ] ;;
+  pip) for last; do :; done; [ "$last" = "pip<27" ] && exit; echo "$last" >> "{log}"; [ ! -e "{log}.fails" ] ;;
 esac
 """
 NEEDED = ("sh", "cat", "cksum", "ls", "rm", "mkdir", "cp", "grep", "make")
