@@ -32,7 +32,7 @@ FASTER = "--vse.epochs=12", "--vse.decay_epoch=10", "--vse.dim=64", "--vse.reran
 def test_four_commands_lead_to_german_answers_by_a_trained_network(tmp_path: Path, capsys) -> None:
     captions = write_scenes(tmp_path / "mine", 180)
     others = write_scenes(tmp_path / "others", 120)
-    trained_backbone(tmp_path / "vit", tmp_path / "others", others, steps=60)
+    trained_backbone(tmp_path / "vit", tmp_path / "others", others, steps=800)
     save_marian(tmp_path / "opus", sentences=[one.text for one in captions])
     with at(tmp_path):
         assert main(["init", "mine", "--backbone", "vit", "--translator", "opus"]) == 0
