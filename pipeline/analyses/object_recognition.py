@@ -18,10 +18,10 @@ from modules.retrieval_models import model_class
 from pipeline.analyses.description import Analysis, Line
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
-from pipeline.retrieval.generation import drawn_pictures, on_device
+from pipeline.retrieval.generation import drawn_pictures
 from pipeline.retrieval.ranks import read_arrays
 from pipeline.retrieval.rows import Trained
-from pipeline.training.model_files import load_model
+from pipeline.training.model_files import device_of, load_model
 
 VERSION = 1
 MEASURES = ("objects", "nouns", "colours")
@@ -93,7 +93,7 @@ def recognised_job(tested: Trained) -> Job | None:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Draw, recognise, score."""
         model, text = load_model(inputs["model"], settings.pretrained)
-        model = on_device(model, settings.trainer)
+        model.to(device_of(settings.trainer))
         size = model.pixels_with(**trained.settings["options"]) or 0
         files = pictures_of(inputs["corpus"])
         known = objects_of(scenes, TRAINING)

@@ -52,17 +52,13 @@ def translate(
     loaded = recipe_of(ctx, recipe, named)
     if path is None:
         raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
-    from pipeline.export.translate import Request
+    from pipeline.export.translate import Request, translate_by_recipe, translate_exported
 
     request = Request(path, source, output, images, n_best, moses)
     with explained("augment"):
         if model is not None:
-            from pipeline.export.translate import translate_exported
-
             translate_exported(model, loaded.augment, request)
         else:
-            from pipeline.export.translate import translate_by_recipe
-
             translate_by_recipe(loaded, open_workspace(), request)
 
 
@@ -90,11 +86,10 @@ def rerank_translations(
     if lists is None and (lists_references or lists_features):
         raise RecipeError("rerank-translations: --lists-references and --lists-features need --lists")
     from pipeline.translation.nbest import ListFiles
+    from pipeline.translation.nbest import rerank_translations as run
 
     test = None if lists is None else ListFiles(lists, lists_references, lists_features)
     names = [name for name in use.split(",") if name]
-    from pipeline.translation.nbest import rerank_translations as run
-
     run(ListFiles(tune, references, features), test, names, seeds, language, output, n_best)
 
 
@@ -221,18 +216,14 @@ def embed(
 ) -> None:  # fmt: skip
     """Write vectors of pictures or captions to a file for a vector database; continues where it was stopped."""
     loaded = recipe_of(ctx, None, named, networks=False)
-    from pipeline.gallery.embedding import check_output
+    from pipeline.gallery.embedding import check_output, embed, items_of
 
     check_output(output)
-    from pipeline.gallery.embedding import items_of
-
     items = items_of(pictures, captions, language, cores())
     with explained("embed"):
         from pipeline.export.generation import given_model
 
         exported = given_model(loaded, open_workspace(), model)
-        from pipeline.gallery.embedding import embed
-
         embed(exported, items, output, force)
 
 

@@ -54,11 +54,9 @@ def init(
     """Look at a folder of pictures and captions, write a recipe for it, and print the next commands."""
     refuse_settings(ctx)
     named = [language.strip() for language in (languages or "").split(",") if language.strip()]
-    from pipeline.init.command import InitOptions
+    from pipeline.init.command import InitOptions, init
 
     options = InitOptions(captions, output, backbone, translator, to, named, force)
-    from pipeline.init.command import init
-
     init(source, options, open_workspace().root)
 
 

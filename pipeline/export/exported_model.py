@@ -44,7 +44,7 @@ from pipeline.export.hub import folder_of
 from pipeline.export.picture_reading import Regions, picture_reader
 from pipeline.training.model_files import load_model, model_fingerprint
 from pipeline.translation.translator_files import RETRIEVAL
-from pipeline.visualization.encoded import encoded_images, sorted_captions
+from pipeline.visualization.encoded import all_images, sorted_captions
 
 if TYPE_CHECKING:
     from pipeline.export.exported_translators import ExportedTranslators
@@ -205,12 +205,8 @@ class ExportedModel:
     def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
         """Encode images by what `regions_of` gives of each, (N, R, D); RecipeError if it is of another width."""
         self.require_width(regions)
-        parts: list[Encodings] = []
-        with torch.inference_mode():
-            for start in range(0, len(regions), _BATCH):
-                vectors, mask = encoded_images(self.model, regions[start : start + _BATCH].astype(np.float32))
-                parts.append(Encodings.of((vectors.cpu(), mask.cpu())))
-            return Encodings.joined(parts)
+        starts = range(0, len(regions), _BATCH)
+        return all_images(self.model, (regions[start : start + _BATCH].astype(np.float32) for start in starts))
 
     def require_width(self, regions: NDArray[np.floating]) -> None:
         """Refuse regions (N, R, D) of another width than the model reads, by a RecipeError."""

@@ -128,7 +128,7 @@ def _parameters(figures: Figures, trained: Sequence[Job]) -> int | None:
         if not path.is_file():
             return None
         network = read_json(path, NETWORK)
-        with refusing_other_code(path.parent):
+        with refusing_other_code(path.parent, "vse", "--force"):
             more = parameters_of_a_language(network["model"], **network["arguments"])
         if more is None:
             return None

@@ -45,11 +45,6 @@ def written_captions(
     return captions
 
 
-def on_device(model: RetrievalModel, trainer: TrainerSettings) -> RetrievalModel:
-    """A model on a GPU if the recipe allows one, else with the recipe's CPU threads."""
-    return model.to(device_of(trainer))
-
-
 class Writer:
     """A trained model that writes captions of the images of a corpus, on a GPU if the recipe allows one.
 
@@ -65,7 +60,7 @@ class Writer:
 
     def __init__(self, folder: Path, images: RegionStore, trainer: TrainerSettings, search: BeamSettings) -> None:
         model, self.text = load_model(folder)
-        self.model, self.search = on_device(model, trainer), search
+        self.model, self.search = model.to(device_of(trainer)), search
         self.store = images
         if self.store.dim != self.model.input_dim:
             raise RecipeError(f"{self.store.folder}: regions have {self.store.dim} numbers, the model {folder} reads "

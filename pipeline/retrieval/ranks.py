@@ -77,7 +77,7 @@ def load_module(folder: Path, languages: Sequence[str], pretrained: str | None =
         RecipeError: the folder holds no model, or its parts do not fit.
     """
     name, arguments, text = read_network(folder, pretrained)
-    with refusing_other_code(folder):
+    with refusing_other_code(folder, "vse", "--force"):
         module = Retrieval(
             name, arguments, loss=None, margin=0, type_weights=None, warmup_epochs=0, learning_rate=0, decay_epoch=1,
             decay=1, test_languages=list(languages), select=[],

@@ -24,11 +24,10 @@ from pipeline.engine.console import stage_command
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.retrieval.generation import on_device
 from pipeline.retrieval.ranks import encode_test, open_test, ranking_job, read_ranks, write_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
-from pipeline.training.model_files import model_fingerprint
+from pipeline.training.model_files import device_of, model_fingerprint
 from pipeline.vectors.images import test_inputs
 
 _IDS = "ids.json"
@@ -165,7 +164,7 @@ def by_likelihood(training: Training) -> Row:
         """Leave the ranks."""
         module, text, captions, store, trainer = test = open_test(inputs, languages, settings)
         data, encoded = encode_test(*test)
-        model, sample, ranks = on_device(module.model, trainer), _sample(captions, store), {}
+        model, sample, ranks = module.model.to(device_of(trainer)), _sample(captions, store), {}
         texts = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
         for language, gallery in encoded.items():
             images, ids = data.ranked("test", language)

@@ -47,7 +47,7 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
         RecipeError: the folder holds no model, or its parts do not fit.
     """
     name, arguments, text = read_network(folder, pretrained)
-    with refusing_other_code(folder):
+    with refusing_other_code(folder, "vse", "--force"):
         own = not (arguments.get("pretrained") or arguments.get("image_encoder") or arguments.get("image_side"))
         model = build_with_weights(lambda: build_model(name, **arguments), folder / "weights.safetensors", own)
     model.load_text_model()
@@ -70,15 +70,15 @@ def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict
 
 
 @contextmanager
-def refusing_other_code(folder: Path) -> Iterator[None]:
-    """Turn errors of building a network from a folder into a `RecipeError`."""
+def refusing_other_code(folder: Path, stage: str, *options: str) -> Iterator[None]:
+    """Turn errors of building a network from a folder into a `RecipeError`, which names the stage that makes it."""
     try:
         yield
     except RecipeError:
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise RecipeError(
-            f"{folder / 'network.json'}: not of this code ({error}); run `{stage_command('vse', '--force')}`"
+            f"{folder / 'network.json'}: not of this code ({error}); run `{stage_command(stage, *options)}`"
         ) from None
 
 

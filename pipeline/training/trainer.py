@@ -49,20 +49,16 @@ _LONG = 60.0  # seconds; what is shorter needs no estimate
 _OF_GPU = 0.9  # of its memory is shared by trainings; CUDA itself takes some for each process
 _SLOW = 1.5  # times float32's
 
-
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
 
 
-warnings.filterwarnings("ignore", "predict returned None")  # Synthesis keeps what it finds
-
-
-warnings.filterwarnings("ignore", r"Found \d+ module\(s\) in eval mode")  # pretrained parts may stay in it
-
-
-warnings.filterwarnings("ignore", "RNN module weights are not part")  # one direction of a network that has two
-
-
-warnings.filterwarnings("ignore", "You have overridden `transfer_batch_to_device`")  # lengths stay where they are
+for _said in (
+    "predict returned None",  # Synthesis keeps what it finds
+    r"Found \d+ module\(s\) in eval mode",  # pretrained parts may stay in it
+    "RNN module weights are not part",  # one direction of a network that has two
+    "You have overridden `transfer_batch_to_device`",  # lengths stay where they are
+):
+    warnings.filterwarnings("ignore", _said)
 
 
 def log_folder(recipe: Recipe, name: str, key: str) -> Path:

@@ -24,7 +24,7 @@ from pipeline.engine.console import stage_command
 from pipeline.errors import RecipeError
 from pipeline.recipes.systems import CHANNEL
 from pipeline.recipes.translator_settings import CONTROL, OF_RETRIEVAL
-from pipeline.training.model_files import MODEL_FILES, build_with_weights, load_model
+from pipeline.training.model_files import MODEL_FILES, build_with_weights, load_model, refusing_other_code
 
 LOGP, RERANKING, RETRIEVAL, PRETRAINED = "logp", "reranking", "retrieval", "pretrained"
 TRANSLATOR_FILES = ("network.json", "bpe.json", "weights.safetensors")
@@ -80,14 +80,8 @@ def load_translator(folder: Path) -> tuple[Searched, SubWords]:
         bpe.source_words = frozenset(read_json(folder / SOURCE_WORDS, [str]))
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
-    try:
+    with refusing_other_code(folder, "mmt"):
         translator = build_with_weights(lambda: build_translator(**network), folder / "weights.safetensors")
-    except RecipeError:
-        raise
-    except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
-        raise RecipeError(
-            f"{folder / 'network.json'}: not of this code ({error}); run `{stage_command('mmt')}`"
-        ) from None
     return translator, bpe
 
 

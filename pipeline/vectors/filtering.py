@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from data.captions import Caption
 from data.languages import language_evidence
 from data.regions import RegionStore
 from modules.metrics.translation import sentence_chrf
-from modules.search.encodings import Encodings
 from modules.search.margins import own_image_margins
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
@@ -28,7 +26,7 @@ from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
 from pipeline.vectors.images import images_in, test_inputs
-from pipeline.visualization.encoded import encoded_images, sorted_captions
+from pipeline.visualization.encoded import all_images, sorted_captions
 
 VERSION = 1
 SCORES = "scores.csv"
@@ -108,15 +106,11 @@ def _by_image(new: Sequence[Caption], inputs: Mapping[str, Path], trainer: Train
     place = {image: number for number, image in enumerate(ids)}
     store = images_in(inputs)
     rows = store.rows(ids)
-    parts = []
-    with torch.inference_mode():
-        for start in range(0, len(rows), _IMAGES):
-            regions: NDArray[Any] = store.take(rows[start : start + _IMAGES]).astype(np.float32)
-            vectors, mask = encoded_images(model, regions)
-            parts.append(Encodings.of((vectors.cpu(), mask.cpu())))
+    starts = range(0, len(rows), _IMAGES)
+    images = all_images(model, (store.take(rows[start : start + _IMAGES]).astype(np.float32) for start in starts))
     captions = sorted_captions(model, text.encode, [(caption.text, caption.language) for caption in new])
     own = torch.tensor([place[caption.image_id] for caption in new])
-    margins: list[float] = own_image_margins(model.cpu().similarity, Encodings.joined(parts), captions, own).tolist()
+    margins: list[float] = own_image_margins(model.cpu().similarity, images, captions, own).tolist()
     return margins
 
 

@@ -20,7 +20,6 @@ from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.corpus.prepare import captioned_images, pictures_of
 from pipeline.engine.job import Job
-from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import OF_NETWORK, device_of, load_model, save_model
 from pipeline.visualization.encoded import encoded_images
@@ -73,9 +72,8 @@ def trained_job(trained: Job, inputs: Mapping[str, Job], trainer: TrainerSetting
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode; RecipeError if the model has no single vectors."""
+        """Encode."""
         model, _ = load_model(inputs["model"])
-        require_single(model, trained.name)
         model.to(device_of(trainer))
         store = open_images(inputs.get("images", inputs["corpus"] / "regions"))
         ids = captioned_images(inputs["corpus"])
@@ -159,15 +157,6 @@ def write_vectors(folder: Path, model: RetrievalModel, reader: NetworkPixels, pi
             yield _encoded(model, np.stack(pixels))
 
     _write(folder, list(pictures), parts)
-
-
-def require_single(model: RetrievalModel, name: str) -> None:
-    """Refuse a teacher without one vector an item that is compared by inner product, by a RecipeError."""
-    if model.score != "inner product":
-        raise RecipeError(
-            f"vse.teacher: {name} has scores of {model.score}, not an inner product of single vectors; take another "
-            "teacher (san, dan, vse-inf, dual-encoder …)"
-        )
 
 
 def _encoded(model: RetrievalModel, images: NDArray[Any]) -> NDArray[np.float32]:

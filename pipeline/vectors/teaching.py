@@ -21,7 +21,6 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import device_of, load_model
-from pipeline.vectors.image_vectors import require_single
 
 VERSION = 1
 _CORPUS, _SYNTHETIC, _TEACHER = "corpus", "synthetic", "teacher"
@@ -196,7 +195,6 @@ def _encode(
 ) -> tuple[int, int]:  # fmt: skip
     """Write the teacher's vectors of sentences; how many, and their size."""
     model, text = load_model(teacher)
-    require_single(model, teacher.parent.name)
     if language not in model.languages:
         raise RecipeError(
             f"vse.teacher.language is {language!r}, but the teacher reads {', '.join(model.languages)}; name one of "

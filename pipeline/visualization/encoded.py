@@ -1,6 +1,6 @@
 """Regions and sentences as a retrieval model encodes them, for pictures of what it has learned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -20,6 +20,13 @@ def encoded_images(model: RetrievalModel, regions: NDArray[np.floating]) -> Enco
     """Images by their regions (N, R, D), all of which are real, or by pictures (N, 1, 3·S²)."""
     seen = torch.from_numpy(regions).to(device_of(model)).float()
     return model.encode_images(*model.see(seen, seen.new_ones(seen.shape[:2], dtype=torch.bool)))
+
+
+def all_images(model: RetrievalModel, batches: Iterable[NDArray[np.floating]]) -> Encodings:
+    """Images as above, a batch at a time, on the CPU."""
+    with torch.inference_mode():
+        encoded = (encoded_images(model, batch) for batch in batches)
+        return Encodings.joined([Encodings.of((vectors.cpu(), mask.cpu())) for vectors, mask in encoded])
 
 
 def encoded_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[tuple[str, str]]) -> Encoding:
