@@ -9,17 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.captions import read_captions
 from modules.metrics.retrieval import RetrievalRanks, fold_scores, retrieval_ranks
 from pipeline.engine.artifacts import read_arrays, read_manifest
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.retrieval.preconditions import read_in_validation
 from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, recall_headline
 from pipeline.retrieval.training import Training
 from pipeline.vectors.images import test_inputs
 
-VERSION = 2  # validation beside test
+VERSION = 3
 _SCORES = ("scores", "images", "captions", "links")
 
 
@@ -35,20 +37,21 @@ def fused(training: Training) -> Row:
 def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
     """Score images with captions by a trained model: `similarity-<split>-<language>.npz`.
 
-    All test languages on test, and on validation those that choose.
+    All test languages on test, and on validation those that choose, with the images that all rows rank.
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the matrices, and the ranks by them."""
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
         for split, languages in (("val", settings.select), ("test", settings.test)):
-            test = open_test(inputs, languages, settings)
-            test.module.scores = {}
+            test = open_test(inputs, read_in_validation(captions, languages, settings.test), settings)
+            found = test.module.scores = dict[str, Tensor]()
             data = rank_split(*test, split)
-            for language, scores in test.module.scores.items():
-                images, captions = map(np.array, data.ranked(split, language))
+            for language in languages:
+                images, ids = map(np.array, data.ranked(split, language))
                 links = test.module.ranks[language].caption_image.cpu().numpy()
                 path = folder / f"similarity-{split}-{language}.npz"
-                np.savez(path, scores=scores.numpy(), images=images, captions=captions, links=links)
+                np.savez(path, scores=found[language].numpy(), images=images, captions=ids, links=links)
         return {"test": write_ranks(folder, test.module.ranks)}
 
     plain = {"test": settings.test, "select": settings.select}

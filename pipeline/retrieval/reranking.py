@@ -162,12 +162,12 @@ def by_likelihood(training: Training) -> Row:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks."""
-        module, text, captions, store, trainer = test = open_test(inputs, languages, settings)
+        module, text, captions, store, trainer = test = open_test(inputs, settings.test, settings)
         data, encoded = encode_test(*test)
         model, sample, ranks = module.model.to(device_of(trainer)), _sample(captions, store), {}
         texts = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
-        for language, gallery in encoded.items():
-            images, ids = data.ranked("test", language)
+        for language in languages:
+            gallery, (images, ids) = encoded[language], data.ranked("test", language)
             first = exact_lists(gallery.similarity, gallery.images, gallery.captions, gallery.links, settings.first_k)
             sentences = [text.encode(texts[caption], language) for caption in ids]
             likelihood = CaptionLikelihood(model, lambda rows: _regions(store, rows), sentences, language)
@@ -175,7 +175,7 @@ def by_likelihood(training: Training) -> Row:
         return {"test": write_ranks(folder, ranks)}
 
     name, plain = trained.name.replace("vse-", "likelihood-", 1), {"test": languages, "first_k": settings.first_k}
-    job = ranking_job(name, test_inputs(trained, training.corpus), plain, run, settings)
+    job = ranking_job(name, test_inputs(trained, training.corpus), plain, run, settings, version=2)
     system = f"{settings.model}, its first {settings.first_k} by log p(caption | image)"
     return training.row(job, [trained], system, languages)
 

@@ -16,7 +16,7 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.retrieval.ranks import encode_test, load_module, read_ranks
 from tests.modules.test_ranking import assert_same
 from tests.pipeline.test_two_processes import run_on_two
-from tests.pipeline.tiny import GXN, Tiny
+from tests.pipeline.tiny import GXN, Tiny, at, without_english
 
 pytestmark = pytest.mark.whole
 
@@ -38,6 +38,19 @@ def test_nothing_is_trained_again_and_the_job_names_the_model(made: Tiny, gxn: T
     assert row.system == "gxn, its first 7 by log p(caption | image)"
     assert row.job.inputs["model"].key == json.loads((made.job(row.job.name) / "manifest.json").read_text())[
         "inputs"]["model"]["key"]  # fmt: skip
+
+
+def test_pictures_with_captions_in_another_language_alone_are_ranked_too(made: Tiny, tmp_path: Path) -> None:
+    """A row that was trained on English alone ranks the same test images as one that reads both."""
+    (row,) = Graph(made.recipe(*GXN, "--vse.rows.both=[en/human]", ON, "--vse.start=[]"), made.workspace).rows
+    (both,) = Graph(made.recipe(*GXN, ON), made.workspace).rows
+    inputs = {name: made.workspace.folder(source) for name, source in both.job.inputs.items()}
+    inputs["corpus"] = without_english(inputs["corpus"], tmp_path / "corpus")
+    (tmp_path / "ranked").mkdir()
+    with at(tmp_path):
+        row.job.run(tmp_path / "ranked", inputs)
+    assert (read_ranks(tmp_path / "ranked", "en").image_to_text > 0).tolist().count(True) == 3
+    assert len(read_ranks(tmp_path / "ranked", "en").image_to_text) == 4
 
 
 def test_ranks_of_the_whole_gallery_are_those_of_the_decoder_alone(made: Tiny, gxn: Tiny) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from data.captions import read_captions
+from data.captions import Caption, read_captions, write_captions
 from pipeline.cli import main
 from pipeline.engine.job import Job
 from pipeline.engine.runner import Runner
@@ -144,3 +144,16 @@ def ran(workspace: Workspace, job: Job, force: bool = False) -> Path:
     """The folder of a job that is run, if it has not been."""
     Runner(workspace).run([job], force)
     return workspace.folder(job)
+
+
+def without_english(corpus: Path, folder: Path) -> Path:
+    """A copy of a corpus job's folder in which one image of `val` and one of `test` have captions in German alone."""
+    shutil.copytree(corpus, folder)
+    captions = [Caption(**row) for row in read_captions(corpus / "captions.parquet").to_list()]
+    of_split = {caption.split: caption.image_id for caption in captions}
+    write_captions(
+        (one for one in captions
+         if one.language != "en" or one.split == "train" or one.image_id != of_split[one.split]),
+        folder / "captions.parquet",
+    )  # fmt: skip
+    return folder
