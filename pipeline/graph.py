@@ -13,6 +13,7 @@ from typing import Any
 from modules.retrieval_models import model_class
 from pipeline.analyses.registry import analyses_of
 from pipeline.corpus.prepare import corpus_job, pictures_digest
+from pipeline.engine.console import command
 from pipeline.engine.job import Job, ordered_in_stage
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -173,11 +174,12 @@ class Graph:
         if name not in recipe.tables:
             if not recipe.tables:
                 raise RecipeError(
-                    f"recipe {recipe.name} has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`"
+                    f"recipe {recipe.name} has no tables; try `{_table_command('1', 'multi30k-flickr8k')}`"
                 )
             reason = f"no table {name!r}" if name else "no table is named"
             known = ", ".join(recipe.tables)
-            raise RecipeError(f"{reason}: recipe {recipe.name} has {known}; use `make table TABLE=…`")
+            first = _table_command(next(iter(recipe.tables)), recipe.name)
+            raise RecipeError(f"{reason}: recipe {recipe.name} has {known}; use `{first}`")
         systems = recipe.tables[name].systems
         return [
             (system, row.name, row) for system, settings in systems.items() for row in self.with_vse(settings.vse).rows
@@ -242,3 +244,7 @@ class Graph:
         paths = [path for path in recipe.augment.paths if parse_path(path)[2] not in filters]
         paths = [path for path in paths if written or parse_path(path)[0] != CAPTION]
         return self._beside(replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))).rows[0]
+
+
+def _table_command(table: str, recipe: str) -> str:
+    return command("table", f"--table={table}", recipe, target=["table", f"TABLE={table}", f"RECIPE={recipe}"])

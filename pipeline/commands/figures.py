@@ -26,7 +26,9 @@ app = typer.Typer()
 @app.command(**SETTINGS)
 def table(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
-    name: Annotated[str | None, typer.Option("--table", help="which of the recipe's tables")] = None,
+    name: Annotated[
+        str | None, typer.Option("--table", help="the table's name; without it the names are listed")
+    ] = None,
     dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
 ) -> None:  # fmt: skip
     """Train what a paper's table needs and print it beside the published figures."""

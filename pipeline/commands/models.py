@@ -28,7 +28,7 @@ _MODEL_HELP = "an exported model, or its name on the hub"
 _MEASURED_HELP = f"{_MODEL_HELP}; hub:NAME: a dual encoder of transformers as it is (CLIP, SigLIP), by folder or name"
 ModelFolder = Annotated[Path | None, typer.Option("--model", help=f"{_MODEL_HELP}; the recipe's own if none")]
 Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
-Replace = Annotated[bool, typer.Option("--force", help="replace the file if it exists")]
+Replace = Annotated[bool, typer.Option("--force", help="replace the output file if it exists")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead of a table")]
 
 app = typer.Typer()
@@ -37,12 +37,16 @@ app = typer.Typer()
 @app.command(**SETTINGS)
 def translate(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
-    path: Annotated[str | None, typer.Option("--with", help="system and languages: mt:en-de, mmt:en-de-en")] = None,
+    path: Annotated[
+        str | None, typer.Option("--with", help="required: system and languages, mt:en-de or mmt:en-de-en")
+    ] = None,
     model: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, for its translators")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="a sentence a line; standard input if none")] = None,
     output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
     images: Annotated[Path | None, typer.Option(help="an image a line: its id; with --model, its file")] = None,
-    n_best: Annotated[int, typer.Option(max=1000, help="translations a sentence; more than 1 as JSON lines")] = 1,
+    n_best: Annotated[
+        int, typer.Option(min=1, max=1000, help="translations a sentence, up to augment.beam_size; several: JSON lines")
+    ] = 1,
     moses: Annotated[bool, typer.Option("--moses", help="write n-best lists in Moses' format")] = False,
     force: Replace = False,
 ) -> None:  # fmt: skip
@@ -74,7 +78,9 @@ def rerank_translations(
     use: Annotated[str, typer.Option(help="features that are weighted, name,name …; all if none are given")] = "",
     seeds: Annotated[int, typer.Option(help="tunings (seeds 1, 2 …); the best re-ranks")] = 5,
     language: Annotated[str | None, typer.Option(help="of the translations; needed for ja, zh and th")] = None,
-    output: Annotated[Path | None, typer.Option(help="where the best translations go, a sentence a line")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file for the best translations, a sentence a line; default: scores alone")
+    ] = None,
     n_best: Annotated[bool, typer.Option("--n-best", help="write whole lists in their new order instead")] = False,
     force: Replace = False,
 ) -> None:  # fmt: skip
@@ -117,10 +123,10 @@ def network(
     languages: Annotated[str, typer.Option(help="of the captions that its words are from: en,de")] = "en",
     side: Annotated[int, typer.Option(min=8, max=1024, help="pixels of a picture's side")] = 64,
     patch: Annotated[int, typer.Option(min=2, max=256, help="pixels of a patch's side")] = 8,
-    width: Annotated[int, typer.Option(min=32, max=4096, help="of both towers, and of the vectors")] = 128,
-    layers: Annotated[int, typer.Option(min=1, max=48, help="of each tower")] = 4,
+    width: Annotated[int, typer.Option(min=32, max=4096, help="numbers of a vector, and of a tower's state")] = 128,
+    layers: Annotated[int, typer.Option(min=1, max=48, help="layers of each tower")] = 4,
     vocabulary: Annotated[int, typer.Option(min=300, max=10**6, help="entries of its tokenizer")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="of its weights")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the random weights")] = 1,
 ) -> None:  # fmt: skip
     """Write a small dual encoder with random weights, to train from nothing (`vse.pretrained: FOLDER`)."""
     loaded, workspace = recipe_of(ctx, None, named), open_workspace()
@@ -134,7 +140,9 @@ def evaluate(
     ctx: typer.Context,
     model: Annotated[str, typer.Argument(help=_MEASURED_HELP)],
     on: Annotated[str, typer.Option("--on", help="a folder with pictures and captions, recipe:NAME, or mteb:TASK")],
-    split: Annotated[str | None, typer.Option(help="test if none; all of a folder; an mteb task's own")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, val or test; default: test, all of a folder, the task's own of mteb")
+    ] = None,
     against: Annotated[str | None, typer.Option(help="a second model; show how much better the first one is")] = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -172,7 +180,7 @@ def search(
     named: RecipeOption = None, gallery: GalleryFolder = None,
     queries: Annotated[Path | None, typer.Option(help="a query a line, or JSON lines (.jsonl)")] = None,
     language: Annotated[str | None, typer.Option(help="of the queries; detected if none is given")] = None,
-    top: Annotated[int, typer.Option(max=MOST, help="pictures a query")] = 10,
+    top: Annotated[int, typer.Option(min=1, max=MOST, help="pictures a query")] = 10,
     rerank: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, that reranks; the gallery's if none")] = None,
     plain: Plain = False, as_json: AsJson = False,
     sheet: Annotated[Path | None, typer.Option(help="write an HTML page with the pictures too")] = None,
@@ -193,7 +201,7 @@ def describe(
     ctx: typer.Context,
     picture: Annotated[str | None, typer.Argument(help="a file, or a name in the gallery", show_default=False)] = None,
     named: RecipeOption = None, gallery: GalleryFolder = None,
-    top: Annotated[int, typer.Option(max=MOST, help="captions a language")] = 5,
+    top: Annotated[int, typer.Option(min=1, max=MOST, help="captions a language")] = 5,
     plain: Plain = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show a picture's own captions and similar ones, in every language."""
@@ -252,7 +260,7 @@ def imagine(
     language: Annotated[str | None, typer.Option(help="of the sentence; detected if none is given")] = None,
     output: Annotated[Path, typer.Option(help="the PNG file")] = Path("imagined.png"), force: Replace = False,
 ) -> None:  # fmt: skip
-    """Draw the small picture that a model with a generator thinks of; `--seed N` gives another one."""
+    """Draw a small picture of a sentence, with a model that has a generator; `--seed N` gives another one."""
     require_output(output, "imagine: --output", force)
     loaded = recipe_of(ctx, None, named, networks=False)
     from pipeline.export.generation import imagine as run

@@ -76,12 +76,15 @@ Verbose = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option(
-        help="processes side by side; BILDWORT_JOBS, else by cores, memory and GPUs, if none is given",
+        help="jobs that run at once; default: BILDWORT_JOBS, else by cores, memory and GPUs",
         show_default=False,
     ),
 ]
 Cluster = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="of a Dask scheduler, whose workers do it", show_default=False)
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="of a Dask scheduler, tcp://HOST:8786; its workers run the jobs", show_default=False
+    ),
 ]
 
 

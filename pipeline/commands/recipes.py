@@ -38,14 +38,21 @@ def init(
         Path | None, typer.Option(help="the file of captions, or a folder of texts; found if none is given")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="dual encoder, or vision network for regions: a folder or hub name; or built-in")
+        str | None,
+        typer.Option(
+            help="a dual encoder, or a network for regions, by folder or hub name; or built-in; default: the first of "
+            "SigLIP 2, SigLIP, CLIP to be had"
+        ),
     ] = None,
     translator: Annotated[
-        str | None, typer.Option(help="writes captions in a second language, a folder or hub name; or none")
+        str | None,
+        typer.Option(help="writes captions in a second language: folder or hub name, or none; default: OPUS-MT"),
     ] = None,
-    to: Annotated[str | None, typer.Option(help="that language; de, or en where captions are German")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="language of the translations; default: de, or en where captions are German")
+    ] = None,
     languages: Annotated[
-        str | None, typer.Option(help="of captions that do not say it, en,de …; detected if none are given")
+        str | None, typer.Option(help="languages of the captions, en,de …; default: those of the files, else detected")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="replace the recipe, and the data that init has written")
@@ -66,7 +73,7 @@ def data_set(
     name: Annotated[str, typer.Argument(help="multi30k, flickr8k or coco")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="where its files are, or will be")],
     download: Annotated[
-        bool, typer.Option("--download", help="get what is missing, as far as it needs no request")
+        bool, typer.Option("--download", help="download missing files, except those that their owners give on request")
     ] = False,
 ) -> None:
     """Say where the files of a data set come from, check those in a folder, and lay them out for the recipes."""

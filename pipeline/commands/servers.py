@@ -12,7 +12,7 @@ from pipeline.errors import RecipeError
 GalleryArgument = Annotated[
     Path | None, typer.Argument(help="the gallery's folder; the recipe's own if none", show_default=False)
 ]
-Address = Annotated[str, typer.Option(help="that it listens on; 0.0.0.0: reachable from other machines")]
+Address = Annotated[str, typer.Option(help="address to listen on; 0.0.0.0: reachable from other machines")]
 PORT = {"min": 0, "max": 65535}
 Hosts = Annotated[str, typer.Option(help="further names that it is called by: 'photos.example other.example'")]
 

@@ -178,7 +178,7 @@ def test_sts(of_bildwort, used: Tiny, capsys) -> None:
 def test_table(of_bildwort, used: Tiny, capsys) -> None:
     with at(used.folder):
         assert main(of_bildwort("table", f"RECIPE={used.yaml}")) == 1
-    assert "has no tables; try `make table TABLE=1 RECIPE=multi30k-flickr8k`" in capsys.readouterr().err
+    assert "has no tables; try `bildwort table --table=1 multi30k-flickr8k`" in capsys.readouterr().err
 
 
 def test_plots(commands, tmp_path: Path, capsys) -> None:
