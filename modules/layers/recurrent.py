@@ -2,8 +2,7 @@
 
 On a CPU, `nn.LSTM` updates the gradient of its recurrent matrix at every time step, and it cannot share input products
 between the K threads of a multimodal encoder. `scan` computes this gradient as one product over all steps, and many
-threads can read the same input. Parameters, values and gradients are those of `nn.LSTM`
-(`tests/modules/test_recurrent.py`).
+threads can read the same input. Parameters, values and gradients are those of `nn.LSTM`.
 """
 
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from modules.layers.onnx_recurrent import onnx_states
 from modules.layers.static import beside, is_static
 
 _SHUT, _ALIGNED = 1e4, 4  # its sigmoid is 1, that of its negative 0; columns for one: GPUs like widths of 4, 8, 12 …
+_MOST_ROWS = 2**15  # of an LSTM at once; cuDNN need not take more than 65,535
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,9 @@ def states_to_the_right(lstm: nn.LSTM, words: Tensor, real: Tensor, backward: bo
         shut = F.pad((~real)[..., None], (0, _ALIGNED - 1)).to(weight.dtype)
         read = torch.cat([words.to(weight.dtype), shut], dim=-1)
         weights = [torch.cat([weight, of_padding], dim=1), *others]
-        states, hidden, cell = torch.lstm(read, [start, start], weights, True, 1, 0.0, lstm.training, False, True)
+        parts = [torch.lstm(some, [begin, begin], weights, True, 1, 0.0, lstm.training, False, True)
+                 for some, begin in zip(read.split(_MOST_ROWS), start.split(_MOST_ROWS, 1), strict=True)]  # fmt: skip
+    states, hidden, cell = parts[0] if len(parts) == 1 else map(torch.cat, zip(*parts, strict=True), (0, 1, 1))
     return states, hidden[0], cell[0]
 
 
@@ -221,8 +223,7 @@ def both_ways_padded(network: nn.RNNBase, words: Tensor, lengths: Tensor) -> tup
         forward and backward states, each (B, N, H), zero after the end of a sentence.
     """
     place = torch.arange(words.shape[1], device=words.device)
-    ends = beside(lengths, words)[:, None]
-    real = place < ends
+    real = place < (ends := beside(lengths, words)[:, None])
     turned = torch.where(real, ends - 1 - place, place)[..., None]  # its own inverse
     forward_states = padded_states(network, words)
     backward_states = padded_states(network, words.gather(1, turned.expand_as(words)), backward=True)
@@ -255,8 +256,7 @@ class BiLSTM(nn.Module):
         if is_static(words):
             return both_ways_padded(self.lstm, words, lengths)
         if torch.compiler.is_exporting():
-            forward_states, backward_states = onnx_states(self.lstm, words, lengths)[0]
-            return forward_states, backward_states
+            return tuple(onnx_states(self.lstm, words, lengths)[0])
         packing = Packing.of(lengths, words.shape[1])
         start = words.new_zeros(len(words), self.lstm.hidden_size)
         flat = words.flatten(0, 1)

@@ -22,7 +22,7 @@ class SeedEachEpoch(Callback):
 
 
 class TensorFloat(Callback):
-    """Lets an NVIDIA GPU multiply the matrices of training steps in TensorFloat-32; those of validation stay exact."""
+    """Lets an NVIDIA GPU multiply matrices in TensorFloat-32 in training steps, and in float32 in validation."""
 
     def __init__(self) -> None:
         self._within = ExitStack()

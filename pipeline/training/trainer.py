@@ -1,5 +1,6 @@
 """Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
 
+import gc
 import io
 import logging
 import math
@@ -25,6 +26,7 @@ from pytorch_lightning.callbacks import (
 )
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.plugins.io import TorchCheckpointIO
+from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
@@ -285,15 +287,18 @@ def fit(
         with stopping():
             trainer.fit(module, data, ckpt_path=str(last) if whole else None, weights_only=True)
     finally:
-        module.graphs = None
+        if module.graphs is not None:
+            module.graphs = None
+            gc.collect()  # graphs hold themselves, and so their memory
+            torch.cuda.empty_cache()
     trainer.strategy.barrier()
     return checkpoints / "best.ckpt"
 
 
 def wants_graphs(module: TrainedModule, settings: TrainerSettings, trainer: pl.Trainer) -> bool:
     """Whether the steps of a training are to be CUDA graphs: on one NVIDIA GPU, where the module's may be."""
-    one_gpu = trainer.strategy.root_device.type == "cuda" and trainer.world_size == 1
-    return settings.graph == "auto" and one_gpu and module.has_graphs
+    one_gpu = isinstance(trainer.strategy, SingleDeviceStrategy) and trainer.strategy.root_device.type == "cuda"
+    return settings.graph == "auto" and one_gpu and module.has_graphs and trainer.accumulate_grad_batches == 1
 
 
 @contextmanager

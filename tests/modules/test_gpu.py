@@ -16,6 +16,7 @@ from modules.layers.image_generator import (
     RegionGenerator,
     discriminator_losses,
 )
+from modules.layers.recurrent import states_to_the_right
 from modules.search.likelihood import likelihood_ranks
 from modules.search.reranking import exact_lists
 from modules.training.base import BatchModule
@@ -287,3 +288,14 @@ def test_lengths_stay_on_the_cpu() -> None:
     assert set(moved) == set(batch)
     stayed = {name for name, tensor in moved.items() if tensor.device.type == "cpu"}
     assert stayed == {"source_lengths", "target_lengths"}
+
+
+@on_gpu
+def test_very_many_rows_of_an_lstm_are_those_of_a_few() -> None:
+    """As many as the threads of a batch of short captions have in search."""
+    lstm = torch.nn.LSTM(8, 8, batch_first=True).cuda()
+    words, real = torch.randn(150_000, 5, 8, device="cuda"), torch.ones(150_000, 5, dtype=torch.bool, device="cuda")
+    states, hidden, cell = states_to_the_right(lstm, words, real)
+    for some in (slice(0, 9), slice(149_991, 150_000)):
+        expected = states_to_the_right(lstm, words[some], real[some])
+        torch.testing.assert_close((states[some], hidden[some], cell[some]), expected, rtol=1e-3, atol=1e-4)

@@ -106,3 +106,12 @@ def test_sentences_that_end_at_the_right_are_read_as_they_are_alone(width: int) 
     alone = lstm(words[:1, 2:])[0]
     torch.testing.assert_close((states[:1, 2:], hidden[:1]), (alone, alone[:, -1]))
     assert not states[0, :2].any()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 5])
+def test_rows_in_parts_are_rows_at_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lstm, words = nn.LSTM(4, 3, batch_first=True).double(), torch.randn(5, 7, 4, dtype=torch.float64)
+    real = torch.arange(7) >= 7 - LENGTHS[:, None]
+    at_once = states_to_the_right(lstm, words, real)
+    monkeypatch.setattr("modules.layers.recurrent._MOST_ROWS", rows)
+    torch.testing.assert_close(states_to_the_right(lstm, words, real), at_once)
