@@ -56,6 +56,7 @@ class CaptionBatches(Dataset):
         first = np.ones(len(pairs), bool)
         first[1:] = (pairs[1:] != pairs[:-1]).any(1)
         self.image_sentences = pairs[first]  # in the order of rows
+        self._starts = np.searchsorted(self.image_sentences[:, 0], np.arange(self.rows.max(initial=-1) + 2))
         rows = captions.with_format("arrow")[:]
         self.languages = _places(rows["language"], languages)
         self.human = pc.equal(rows["source"], HUMAN).to_numpy()
@@ -88,8 +89,8 @@ class CaptionBatches(Dataset):
 
     def _sentences_of(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of `image_sentences` of some images."""
-        starts, ends = (np.searchsorted(self.image_sentences[:, 0], keys, side) for side in ("left", "right"))
-        counts = ends - starts
+        starts = self._starts[keys]
+        counts = self._starts[keys + 1] - starts
         return self.image_sentences[np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
 
     def references(self) -> dict[tuple[int, int], list[list[int]]]:
