@@ -45,7 +45,7 @@ def translate(
     output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
     images: Annotated[Path | None, typer.Option(help="an image a line: its id; with --model, its file")] = None,
     n_best: Annotated[
-        int, typer.Option(min=1, max=1000, help="translations a sentence, up to augment.beam_size; several: JSON lines")
+        int, typer.Option(max=1000, help="translations a sentence, up to augment.beam_size; several: JSON lines")
     ] = 1,
     moses: Annotated[bool, typer.Option("--moses", help="write n-best lists in Moses' format")] = False,
     force: Replace = False,
@@ -180,7 +180,7 @@ def search(
     named: RecipeOption = None, gallery: GalleryFolder = None,
     queries: Annotated[Path | None, typer.Option(help="a query a line, or JSON lines (.jsonl)")] = None,
     language: Annotated[str | None, typer.Option(help="of the queries; detected if none is given")] = None,
-    top: Annotated[int, typer.Option(min=1, max=MOST, help="pictures a query")] = 10,
+    top: Annotated[int, typer.Option(max=MOST, help="pictures a query")] = 10,
     rerank: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, that reranks; the gallery's if none")] = None,
     plain: Plain = False, as_json: AsJson = False,
     sheet: Annotated[Path | None, typer.Option(help="write an HTML page with the pictures too")] = None,
@@ -201,7 +201,7 @@ def describe(
     ctx: typer.Context,
     picture: Annotated[str | None, typer.Argument(help="a file, or a name in the gallery", show_default=False)] = None,
     named: RecipeOption = None, gallery: GalleryFolder = None,
-    top: Annotated[int, typer.Option(min=1, max=MOST, help="captions a language")] = 5,
+    top: Annotated[int, typer.Option(max=MOST, help="captions a language")] = 5,
     plain: Plain = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show a picture's own captions and similar ones, in every language."""
