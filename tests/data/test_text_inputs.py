@@ -39,6 +39,7 @@ def made(count: int, seed: int = 0) -> list[Caption]:
     ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("tokens", [True, False])
 def test_words_of_a_table_are_those_of_each_sentence(shared: bool, tokens: bool) -> None:

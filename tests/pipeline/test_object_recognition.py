@@ -31,6 +31,8 @@ from pipeline.reporting.results import Figures
 from tests.data.layouts import write_folder
 from tests.pipeline.tiny import GXN, Tiny
 
+pytestmark = pytest.mark.whole
+
 NAME = "recognised-gxn-both-1"
 BAT = Thing("bat.animal", "red", "big", "left")
 BALL = Thing("ball", "blue", "small", "top")

@@ -14,6 +14,8 @@ from pipeline.training.model_files import model_fingerprint
 from tests.pipeline.test_bad_artifacts import cut_short, told
 from tests.pipeline.tiny import Tiny
 
+pytestmark = pytest.mark.whole
+
 ARGUMENTS = ("--vse.first=san", "--vse.model=scan-t2i-avg", "--vse.first_k=2", "--vse.only=[human]")
 RERANK, WHOLE = "rerank-san-scan-t2i-avg-human-1", "similarity-scan-t2i-avg-human-1"
 

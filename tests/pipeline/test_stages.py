@@ -238,6 +238,7 @@ def test_killed_and_run_again_ends_with_the_same_weights_and_figures(
     assert json.loads((other.job(name) / "manifest.json").read_text())["resumed"] is True
 
 
+@pytest.mark.whole
 def test_start_values_do_not_depend_on_what_ran_before_in_the_process(tiny: Tiny, tmp_path: Path) -> None:
     other = tiny.without(tmp_path, "*mt-en-de")
     torch.rand(7)
