@@ -173,13 +173,13 @@ class Graph:
             raise RecipeError(recipe.refused[name])
         if name not in recipe.tables:
             if not recipe.tables:
-                raise RecipeError(
-                    f"recipe {recipe.name} has no tables; try `{_table_command('1', 'multi30k-flickr8k')}`"
-                )
+                another = "multi30k-flickr8k"
+                wanted = command("table", "--table=1", another, target=["table", "TABLE=1", f"RECIPE={another}"])
+                raise RecipeError(f"recipe {recipe.name} has no tables; try `{wanted}`")
             reason = f"no table {name!r}" if name else "no table is named"
             known = ", ".join(recipe.tables)
-            first = _table_command(next(iter(recipe.tables)), recipe.name)
-            raise RecipeError(f"{reason}: recipe {recipe.name} has {known}; use `{first}`")
+            wanted = command("table", "--table=NAME", target=["table", "TABLE=NAME"])
+            raise RecipeError(f"{reason}: recipe {recipe.name} has {known}; use `{wanted}`")
         systems = recipe.tables[name].systems
         return [
             (system, row.name, row) for system, settings in systems.items() for row in self.with_vse(settings.vse).rows
@@ -244,7 +244,3 @@ class Graph:
         paths = [path for path in recipe.augment.paths if parse_path(path)[2] not in filters]
         paths = [path for path in paths if written or parse_path(path)[0] != CAPTION]
         return self._beside(replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))).rows[0]
-
-
-def _table_command(table: str, recipe: str) -> str:
-    return command("table", f"--table={table}", recipe, target=["table", f"TABLE={table}", f"RECIPE={recipe}"])

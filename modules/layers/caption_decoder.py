@@ -1,6 +1,7 @@
 """A decoder that writes a caption of a vector, word by word (GXN, Gu et al. 2018, section 3.3)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from modules.layers.gru import packed_states
-from modules.layers.recurrent import Packing, on_cudnn, widen
+from modules.layers.recurrent import Packing, widen
 from modules.translators.beam import BeamSettings, beam_search, follow
 
 END = 0
@@ -211,3 +212,21 @@ def _sample(logits: Tensor, numbers: Tensor) -> Tensor:
     shares = logits.softmax(-1).cumsum(-1)
     places = torch.searchsorted(shares, (numbers.clamp(min=0) * shares[:, -1])[:, None], right=True)
     return places[:, 0].clamp(max=logits.shape[1] - 1)
+
+
+def on_cudnn(network: nn.RNNBase, words: Any, start: Tensor | None = None) -> Any:
+    """Run nn.GRU or nn.LSTM in the type of its weights, for GPUs.
+
+    Under autocast torch runs cuDNN in float16, in bfloat16's autocast too, where gradients are not scaled for it.
+
+    Args:
+        network: what runs.
+        words: (B, N, E), or packed.
+        start: (1, B, H) first states of a GRU; None: zeros.
+
+    Returns:
+        what the network returns.
+    """
+    weight = next(network.parameters())
+    with torch.autocast(weight.device.type, enabled=False):
+        return network(words.to(weight.dtype), None if start is None else start.to(weight.dtype))

@@ -2,7 +2,8 @@
 
 On a CPU, `nn.LSTM` updates the gradient of its recurrent matrix at every time step, and it cannot share input products
 between the K threads of a multimodal encoder. `scan` computes this gradient as one product over all steps, and many
-threads can read the same input. Parameters, values and gradients are those of `nn.LSTM`.
+threads can read the same input. Parameters, values and gradients are those of `nn.LSTM`
+(`tests/modules/test_recurrent.py`).
 """
 
 from dataclasses import dataclass
@@ -135,24 +136,6 @@ def open_forget_gates(lstm: nn.LSTM, bias: float) -> None:
                 parameter[width : 2 * width] = bias
 
 
-def on_cudnn(network: nn.RNNBase, words: Any, start: Tensor | None = None) -> Any:
-    """Run nn.GRU or nn.LSTM in the type of its weights, for GPUs.
-
-    Under autocast torch runs cuDNN in float16, in bfloat16's autocast too, where gradients are not scaled for it.
-
-    Args:
-        network: what runs.
-        words: (B, N, E), or packed.
-        start: (1, B, H) first states of a GRU; None: zeros.
-
-    Returns:
-        what the network returns.
-    """
-    weight = next(network.parameters())
-    with torch.autocast(weight.device.type, enabled=False):
-        return network(words.to(weight.dtype), None if start is None else start.to(weight.dtype))
-
-
 def padded_states(
     network: nn.RNNBase, words: Tensor, backward: bool = False, start: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
@@ -205,8 +188,10 @@ def states_to_the_right(lstm: nn.LSTM, words: Tensor, real: Tensor, backward: bo
         shut = F.pad((~real)[..., None], (0, _ALIGNED - 1)).to(weight.dtype)
         read = torch.cat([words.to(weight.dtype), shut], dim=-1)
         weights = [torch.cat([weight, of_padding], dim=1), *others]
-        parts = [torch.lstm(some, [begin, begin], weights, True, 1, 0.0, lstm.training, False, True)
-                 for some, begin in zip(read.split(_MOST_ROWS), start.split(_MOST_ROWS, 1), strict=True)]  # fmt: skip
+        parts = [
+            torch.lstm(some, [begin, begin], weights, True, 1, 0.0, lstm.training, False, True)
+            for some, begin in zip(read.split(_MOST_ROWS), start.split(_MOST_ROWS, dim=1), strict=True)
+        ]
     states, hidden, cell = parts[0] if len(parts) == 1 else map(torch.cat, zip(*parts, strict=True), (0, 1, 1))
     return states, hidden[0], cell[0]
 
@@ -223,7 +208,8 @@ def both_ways_padded(network: nn.RNNBase, words: Tensor, lengths: Tensor) -> tup
         forward and backward states, each (B, N, H), zero after the end of a sentence.
     """
     place = torch.arange(words.shape[1], device=words.device)
-    real = place < (ends := beside(lengths, words)[:, None])
+    ends = beside(lengths, words)[:, None]
+    real = place < ends
     turned = torch.where(real, ends - 1 - place, place)[..., None]  # its own inverse
     forward_states = padded_states(network, words)
     backward_states = padded_states(network, words.gather(1, turned.expand_as(words)), backward=True)
@@ -256,7 +242,8 @@ class BiLSTM(nn.Module):
         if is_static(words):
             return both_ways_padded(self.lstm, words, lengths)
         if torch.compiler.is_exporting():
-            return tuple(onnx_states(self.lstm, words, lengths)[0])
+            forward_states, backward_states = onnx_states(self.lstm, words, lengths)[0]
+            return forward_states, backward_states
         packing = Packing.of(lengths, words.shape[1])
         start = words.new_zeros(len(words), self.lstm.hidden_size)
         flat = words.flatten(0, 1)

@@ -37,6 +37,15 @@ class Rows(Dataset):
         return np.array(self.store.regions[row])
 
 
+def test_a_store_gives_zeros_for_no_image(folder: Path) -> None:
+    store = RegionStore(folder)
+    rows = store.rows([None, store.ids[2]])
+    assert rows.tolist() == [-1, 2]
+    taken = store.take(rows)
+    assert not taken[0].any()
+    assert np.array_equal(taken[1], store.regions[2])
+
+
 def test_what_is_written_is_read(folder: Path) -> None:
     rng = np.random.default_rng(0)
     vectors, corners = rng.normal(size=(R, D)), rng.random((R, 4))

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from modules.layers.recurrent import BiLSTM, Packing, lstm_cell, on_cudnn, scan, states_to_the_right
+from modules.layers.caption_decoder import on_cudnn
+from modules.layers.recurrent import BiLSTM, Packing, lstm_cell, scan, states_to_the_right
 
 torch.manual_seed(0)
 LENGTHS = torch.tensor([3, 7, 1, 5, 7])

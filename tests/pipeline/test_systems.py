@@ -3,14 +3,12 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from data.captions import read_captions, read_pairs
-from data.regions import RegionStore
 from modules.training.translation import Translation
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -315,15 +313,6 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     ):
         assert official.main("mmt", *arguments, *more) == 1
         assert message in "".join(capsys.readouterr())
-
-
-def test_a_store_gives_zeros_for_no_image(tiny: Tiny) -> None:
-    store = RegionStore(tiny.job("corpus") / "regions")
-    rows = store.rows([None, store.ids[2]])
-    assert rows.tolist() == [-1, 2]
-    taken = store.take(rows)
-    assert not taken[0].any()
-    assert np.array_equal(taken[1], store.regions[2])
 
 
 @pytest.mark.slow

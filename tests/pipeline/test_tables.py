@@ -22,7 +22,7 @@ from pipeline.reporting.results import Figures
 from pipeline.retrieval.fusion import fuse
 from pipeline.retrieval.ranks import load_module, read_ranks
 from pipeline.translation.leakage import lenders_of, name_of, refuse_seen_images
-from tests.pipeline.tiny import Tiny, at, without_english
+from tests.pipeline.tiny import Tiny
 
 pytestmark = pytest.mark.whole
 
@@ -97,21 +97,6 @@ def test_fusion_ranks_by_the_mean_of_the_saved_matrices(trained: Tiny, tmp_path)
     chosen_by = retrieval_scores(retrieval_ranks(*fuse(members)))["rsum"]
     assert trained.metrics("fusion-san-dan-human-1")["val"] == {"en": {"rsum": pytest.approx(chosen_by)}}
     assert json.loads((trained.job("vse-dan-human-1") / "network.json").read_text())["arguments"]["steps"] == 1
-
-
-def test_matrices_hold_pictures_with_captions_in_another_language_alone(trained: Tiny, tmp_path) -> None:
-    recipe = trained.recipe("--vse.fuse=[san,dan]", "--vse.options={steps: 1}", "--vse.only=[human]")
-    (row,) = Graph(recipe, trained.workspace).rows
-    job = row.job.inputs["0"]
-    inputs = {name: trained.workspace.folder(source) for name, source in job.inputs.items()}
-    inputs["corpus"] = without_english(inputs["corpus"], tmp_path / "corpus")
-    (tmp_path / "scored").mkdir()
-    with at(tmp_path):
-        job.run(tmp_path / "scored", inputs)
-    for split in ("val", "test"):
-        with np.load(tmp_path / "scored" / f"similarity-{split}-en.npz") as saved:
-            assert len(saved["images"]) == saved["scores"].shape[0] == 4
-            assert len(set(saved["links"])) == 3  # the fourth image has no caption in English
 
 
 def test_matrices_of_other_test_sets_are_refused(trained: Tiny, tmp_path) -> None:
