@@ -9,6 +9,7 @@ from typing import Any
 
 from data.extractor import ExtractorSettings
 from pipeline.engine.artifacts import is_texts, read_json
+from pipeline.engine.console import command
 from pipeline.engine.files import digest_of
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -35,7 +36,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     Raises:
         RecipeError: there is none, or it is damaged or of another format.
     """
-    path = folder / ABOUT
+    path, wanted = folder / ABOUT, command("export", target=["export"])
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         kinds = {"format": int, "name": str, "languages": list, "files": dict}
@@ -52,9 +53,9 @@ def read_about(folder: Path) -> dict[str, Any]:
             if not all(0 <= float(scores["t2i_r1"]) <= 100 for scores in (model.get("test") or {}).values()):
                 raise ValueError("its test has no shares of right answers")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RecipeError(f"{path}: no exported model here ({error!r}); run `make export`") from None
+        raise RecipeError(f"{path}: no exported model here ({error!r}); run `{wanted}`") from None
     if about["format"] != FORMAT:
-        raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `make export` again")
+        raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `{wanted}` again")
     with located(str(path)):
         check_values({} if regions is None else ExtractorSettings(regions["regions"], regions["size"]), "regions")
     return dict(about)

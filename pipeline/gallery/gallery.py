@@ -33,7 +33,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
-from pipeline.gallery.hits import Described, Found, Hit, Own, Query, no_gallery
+from pipeline.gallery.hits import Described, Found, Hit, Own, Query, no_gallery, to_index
 from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
@@ -84,14 +84,16 @@ class Gallery:
             if about is None:
                 raise RecipeError(no_gallery(folder))
             if exported is not None and about["made_of"] != exported.fingerprint:
-                raise RecipeError(f"{folder}: made by another model ({about['model']}); run `make index` with this one")
+                raise RecipeError(
+                    f"{folder}: made by another model ({about['model']}); run `{to_index()}` with this one"
+                )
             try:
                 made_by = exported or ExportedModel.load(folder / "models" / about["copy"])
                 return cls(folder, made_by, about["generation"], about["languages"])
             except (OSError, pa.ArrowException, KeyError, RecipeError) as error:
                 if read_pointer(folder) == about:  # else it was updated while we read
                     reason = " ".join(str(error).split())
-                    raise RecipeError(f"{folder}: not readable ({reason}); run `make index` again") from None
+                    raise RecipeError(f"{folder}: not readable ({reason}); run `{to_index()}` again") from None
 
     def __len__(self) -> int:
         return int(self._rows.num_rows)
@@ -313,7 +315,7 @@ def _load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedInde
     try:
         index = ShardedIndex.load(folder, exported.fingerprint)
     except ModelError as error:
-        raise RecipeError(f"{error}: run `make index` again") from None
+        raise RecipeError(f"{error}: run `{to_index()}` again") from None
     if len(index) != rows:
         raise RecipeError(f"{folder}: has {len(index)} vectors for {rows} rows")
     return index
@@ -341,7 +343,7 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error) if type(error) is ValueError else repr(error)
-        raise RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `make index`") from None
+        raise RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `{to_index()}`") from None
 
 
 def gallery_of(recipe: Recipe, workspace: Workspace) -> Path:

@@ -14,9 +14,14 @@ SIMILAR = "similar captions in the gallery"
 ARBITRARY = "none of the words is known, so the pictures are arbitrary"
 
 
+def to_index() -> str:
+    """The command that makes a gallery, or makes it again."""
+    return command("index", target=["index"])
+
+
 def no_gallery(folder: Path) -> str:
     """What is said of a folder without a gallery."""
-    return (f"{folder.absolute()}: no gallery here; run `{command('index')}` with the recipe or pictures, or go to the "
+    return (f"{folder.absolute()}: no gallery here; run `{to_index()}` with the recipe or pictures, or go to the "
             "folder where that was run: its results are in `artifacts` there, or in BILDWORT_ARTIFACTS")  # fmt: skip
 
 
@@ -75,7 +80,7 @@ class Found(list[Hit]):
         if not gone:
             return ""
         return (f"no longer there: {len(gone)} of these {len(self)} pictures, first {gone[0]}; run "
-                f"`{command('index')}` with the recipe or pictures of this gallery")  # fmt: skip
+                f"`{to_index()}` with the recipe or pictures of this gallery")  # fmt: skip
 
     def record(self, query: str) -> dict[str, Any]:
         """As JSON: the query, how it is read, how well it fits, and the pictures."""

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from data.lines import read_lines
-from pipeline.engine.console import info_aside, printable
+from pipeline.engine.console import command, info_aside, printable
 from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery, gallery_of
-from pipeline.gallery.hits import Found, Hit, Query
+from pipeline.gallery.hits import Found, Hit, Query, to_index
 from pipeline.recipes.settings import Recipe
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail
@@ -44,7 +44,8 @@ def search(
         RecipeError: there is no query or no gallery, or they do not fit.
     """
     if (query is None) == (queries is None):
-        raise RecipeError('search: give a query (`make search QUERY="…"`) or --queries FILE, one of the two')
+        example = command("search", "a dog", target=["search", "QUERY=a dog"])
+        raise RecipeError(f"search: give a query (`{example}`) or --queries FILE, one of the two")
     requests = [Query(query, language, top)] if query is not None else []
     if queries is not None:
         requests = list(_queries(queries, language, top))
@@ -85,9 +86,8 @@ def describe(
         RecipeError: there is no such picture.
     """
     if picture is None:
-        raise RecipeError(
-            "describe: give a picture (`make describe PICTURE=…`), a file or the name of one in the gallery"
-        )
+        example = command("describe", "a.jpg", target=["describe", "PICTURE=a.jpg"])
+        raise RecipeError(f"describe: give a picture (`{example}`), a file or the name of one in the gallery")
     if top < 1:
         raise RecipeError(f"describe: {top} captions are wanted; expected 1 or more")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
@@ -95,7 +95,7 @@ def describe(
     first = 0 if plain else None
     captions = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
     if not captions:
-        raise RecipeError(f"{opened.folder}: it has no captions; run `make index` with a recipe that has")
+        raise RecipeError(f"{opened.folder}: it has no captions; run `{to_index()}` with a recipe that has")
     for record in captions.records(picture) if as_json else ():
         print(json.dumps(record, ensure_ascii=False))
     for note in () if as_json else captions.notes:

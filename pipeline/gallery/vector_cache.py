@@ -14,6 +14,7 @@ from safetensors.numpy import save
 from pipeline.engine.artifacts import is_texts
 from pipeline.engine.files import write_atomically
 from pipeline.errors import RecipeError
+from pipeline.gallery.hits import to_index
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -77,7 +78,7 @@ class VectorCache:
             if digest not in self._place:
                 raise RecipeError(
                     f"{self.folder}: the gallery was updated since it was opened, or is damaged; open it again, or "
-                    "run `make index`"
+                    f"run `{to_index()}`"
                 )
             name, row = self._place[digest]
             wanted.setdefault(name, []).append((place, row))
@@ -89,7 +90,7 @@ class VectorCache:
                     taken = [part[number] for _, number in rows]
             except (OSError, SafetensorError) as error:
                 raise RecipeError(
-                    f"{self.folder / name}: not readable ({error}); open the gallery again, or run `make index`"
+                    f"{self.folder / name}: not readable ({error}); open the gallery again, or run `{to_index()}`"
                 ) from None
             if gathered is None:
                 gathered = np.empty((len(digests), *taken[0].shape), taken[0].dtype)

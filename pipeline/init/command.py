@@ -19,7 +19,7 @@ from data.extractor import ExtractorSettings
 from data.language_codes import ISO_639_1
 from data.pictures import is_written, unfit_name
 from data.report import data_report
-from pipeline.engine.console import info, status
+from pipeline.engine.console import command, info, status
 from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError
 from pipeline.init.data_set_files import HUB, is_data_set
@@ -73,8 +73,11 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
         RecipeError: the recipe exists or cannot be called so, there are too few pictures, or the data has errors.
     """
     if not source.strip():
-        raise RecipeError(f"init: no folder is named; expected one with pictures and captions (`make init "
-                          f"PICTURES=FOLDER`), or {HUB}NAME of a data set")  # fmt: skip
+        example = command("init", "FOLDER", target=["init", "PICTURES=FOLDER"])
+        raise RecipeError(
+            f"init: no folder is named; expected one with pictures and captions (`{example}`), or {HUB}NAME of a "
+            "data set"
+        )
     whole = source if source.startswith(HUB) else str(Path(source).absolute())
     if reason := unfit_name(whole):  # no recipe can name it
         raise RecipeError(f"{whole!r}: {reason}; rename the folder")

@@ -17,7 +17,7 @@ from modules.metrics.translation import surface_bleu
 from modules.training.translation import Translation
 from modules.translators.registry import network_options
 from pipeline.corpus.prepare import corpus_job
-from pipeline.engine.console import debug
+from pipeline.engine.console import command, debug
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -136,10 +136,11 @@ def require_lenders(recipe: Recipe, workspace: Workspace, jobs: Mapping[str, Job
     for direction, name in recipe.mmt.back_translate.items():
         borrowed = jobs[f"back-{direction}"].inputs["translator"]
         if not workspace.done(borrowed):
-            wanted = f"--mmt.directions=[{borrowed.name.removeprefix('mt-')}] --mmt.systems=[mt]"
+            words = [f"--mmt.directions=[{borrowed.name.removeprefix('mt-')}]", "--mmt.systems=[mt]", *recipe.lent]
+            wanted = command("mmt", name, *words, target=["stage-mmt", f"RECIPE={name}", f"ARGS={' '.join(words)}"])
             raise RecipeError(
-                f"mmt.back_translate.{direction} borrows {borrowed.name} of {name}, which is not done yet; run `make "
-                f'stage-mmt RECIPE={name} ARGS="{" ".join([wanted, *recipe.lent])}"` first'
+                f"mmt.back_translate.{direction} borrows {borrowed.name} of {name}, which is not done yet; "
+                f"run `{wanted}` first"
             )
 
 

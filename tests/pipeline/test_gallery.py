@@ -67,7 +67,7 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("search",), 'give a query (`make search QUERY="…"`) or --queries'), (("search", "  "), "the query is empty"),
+        (("search",), "give a query (`bildwort search 'a dog'`) or"), (("search", "  "), "the query is empty"),
         (("search", "--vse.dim=16", "  "), "the query is empty"), (("search", "--vse.dim=16"), "give a query"),
         (("search", "ein Hund", "--language", "de"), "was trained on en; choose"),
         (("search", "a", "--top", "0"), "0 pictures are wanted; expected 1 or more"),
