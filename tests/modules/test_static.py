@@ -124,7 +124,7 @@ def fake_step(name: str, static: bool, **more: Any) -> Tensor:
 
 @pytest.mark.parametrize("name", ["scan-t2i-avg", "scan-i2t-lse"])
 def test_scores_in_many_parts_read_no_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modules.search.scores.PART", 50)
+    monkeypatch.setattr("modules.search.scores.PART", 250)
     assert fake_step(name, True).shape == ()
     module, batch = module_of(name), batch_of()
     torch.testing.assert_close(step(module, batch, True), step(module, batch, False))
