@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from pipeline.engine.console import info, stage_command
+from pipeline.engine.console import counted, info, stage_command
 from pipeline.engine.job import Job, unique_names
 from pipeline.engine.machine import duration, rank
 from pipeline.engine.progress import Costs, Estimate
@@ -76,7 +76,9 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
         rows = [[shown[step.job.key], step.does, *_shown(step.cost)] for step in plan]
         TextTable("dry run", ["job", "does", "time", "memory", "disk"], rows).show_lines()
     costs = [step.cost for step in plan if step.cost is not None]
-    info(f"{len(plan)} jobs, {len(plan) - len(costs)} up to date; {_total(costs, workspace, at_once)}")
+    up_to_date = len(plan) - len(costs)
+    counts = f"{counted(len(plan), 'jobs')}, {up_to_date} up to date; {_total(costs, workspace, at_once)}"
+    info(counts if plan else "with these settings the command runs no jobs")
     if any(not cost.alike for cost in costs):
         info("~: by jobs of this kind and model with other settings or data, scaled by steps and captions where known")
     for stage, names in _lacking(plan, workspace).items():

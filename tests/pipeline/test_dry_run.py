@@ -61,7 +61,9 @@ def test_where_nothing_is_there_costs_are_not_known_and_no_folder_is_made(fresh:
     found = lines(fresh, capsys, command)
     assert found[-1] == "nothing was run or written"
     assert not fresh.workspace.root.exists()
-    if command != "report":
+    if command == "report":
+        assert found[0] == "with these settings the command runs no jobs"
+    else:
         assert of(found, "corpus") == f"runs {NOT_KNOWN} {NOT_KNOWN} {NOT_KNOWN}"
         assert f"time {NOT_KNOWN}" in found[-2] + found[-3]
 
