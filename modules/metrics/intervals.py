@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from modules.errors import ModelError
@@ -34,7 +35,7 @@ def bootstrap_interval(
 
     Captions of one image are not independent, so they are resampled with their image. Ranks are those in the whole
     gallery. Several rank sets (seeds of one system, with the same images in the same rows) are averaged per resample,
-    and each resample is shifted by what the mean over so few seeds is off: a draw from Student's t with one degree of
+    and each resample is shifted by what the mean over so few seeds is off: a quantile of Student's t with one degree of
     freedom less than seeds, times the standard error of the mean over seeds. (To draw seeds with replacement instead
     gives intervals that are too short: three seeds have ten different means.)
 
@@ -183,18 +184,22 @@ def _scores_of_runs(runs: Sequence[RetrievalRanks]) -> dict[str, Tensor]:
 
 
 def seed_shifts(by_run: Tensor, resamples: int, seed: int) -> Tensor:
-    """Draw (S,) errors of the mean of the runs' values (N,): its standard error times Student's t; 0 of one run."""
+    """Return (S,) errors of the mean of the runs' values (N,): its standard error times Student's t; 0 of one run.
+
+    They are evenly spaced quantiles of Student's t in random order. Free draws have heavy and uneven tails: the same
+    thousand of them would move every interval to one side.
+    """
     degrees = len(by_run) - 1
     if not degrees:
         return by_run.new_zeros(resamples)
-    generator = torch.Generator().manual_seed(seed + 1_000_003)
-    normal = torch.randn(resamples, 1 + degrees, generator=generator, dtype=by_run.dtype)
-    student = normal[:, 0] / normal[:, 1:].square().mean(dim=1).sqrt()
-    return student * by_run.std() / len(by_run) ** 0.5
+    spaced = (torch.arange(resamples, dtype=torch.float64) + 0.5) / resamples
+    order = torch.randperm(resamples, generator=torch.Generator().manual_seed(seed + 1_000_003))
+    student = torch.from_numpy(stdtrit(degrees, spaced.numpy()))[order]
+    return student.to(by_run.dtype) * by_run.std() / len(by_run) ** 0.5
 
 
 def gain_shifts(ours: Tensor, theirs: Tensor, resamples: int, seed: int) -> Tensor:
-    """Draw (S,) errors of the difference of the means of two systems' runs.
+    """Return (S,) errors of the difference of the means of two systems' runs.
 
     Runs of equal number are paired by their place, so that the standard error is that of the differences; else both
     systems have one of their own.
@@ -203,7 +208,7 @@ def gain_shifts(ours: Tensor, theirs: Tensor, resamples: int, seed: int) -> Tens
         ours: (N,) the scores of a system's runs.
         theirs: (M,) those of the other system.
         resamples: S.
-        seed: of the drawing.
+        seed: of their order.
 
     Examples:
         >>> ours, theirs = torch.tensor([51.0, 49.0, 53.0]), torch.tensor([50.0, 48.0, 52.0])

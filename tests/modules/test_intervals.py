@@ -1,0 +1,54 @@
+"""Errors of a mean over few seeds: those of Student's t, and the same to both sides."""
+
+import pytest
+import torch
+from scipy.stats import t
+
+from modules.metrics.intervals import bootstrap_interval, paired_difference, percentiles, seed_shifts
+from modules.metrics.retrieval import RetrievalRanks
+from tests.modules.test_metrics import some_ranks
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 4, 5, 10])
+@pytest.mark.parametrize("level", [0.8, 0.9, 0.95])
+def test_shifts_are_distributed_as_the_mean_over_few_seeds(seeds: int, level: float) -> None:
+    values = torch.linspace(40, 43, seeds, dtype=torch.float64)
+    error = values.std().item() / seeds**0.5
+    low, high = percentiles(seed_shifts(values, 1000, seed=0), level)
+    assert high == pytest.approx(t.ppf((1 + level) / 2, seeds - 1) * error, rel=0.03)
+    assert low == pytest.approx(-high)
+
+
+def test_shifts_do_not_go_with_the_images_that_were_drawn() -> None:
+    values, images = torch.tensor([1.0, 2.0, 4.0]), torch.arange(1000.0)
+    drawn = [seed_shifts(values, 1000, seed) for seed in range(20)]
+    together = [torch.corrcoef(torch.stack([shifts.clamp(-3, 3), images]))[0, 1].item() for shifts in drawn]
+    assert max(map(abs, together)) < 0.12
+    assert not torch.equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize("name", ["t2i_r1", "rsum"])
+@pytest.mark.parametrize("theirs", [3, 2])
+def test_which_system_is_named_first_changes_the_sign_alone(name: str, theirs: int) -> None:
+    """Rows of few images and of seeds that differ: both ends of an interval are as far from its value."""
+    first = [some_ranks(seed, 400) for seed in range(3)]
+    second = [some_ranks(seed, 400, noise=1.2) for seed in range(theirs)]
+    there, back = paired_difference(first, second)[name], paired_difference(second, first)[name]
+    width = there.high - there.low
+    assert (back.low, back.high) == pytest.approx((-there.high, -there.low), abs=0.08 * width)
+    assert there.high + there.low == pytest.approx(2 * there.value, abs=0.08 * width)
+
+
+def test_seeds_that_differ_alone_give_an_interval_of_student() -> None:
+    """Every image is as hard: the images add no error, and the interval is that of a textbook."""
+    shares = (0.50, 0.52, 0.57)
+    runs = []
+    for share in shares:
+        ranks = torch.full((100,), 2.0)
+        ranks[: round(100 * share)] = 1
+        runs.append(RetrievalRanks(ranks, ranks, torch.zeros(100, dtype=torch.long)))
+    one_image = [RetrievalRanks(run.text_to_image, run.image_to_text[:1], run.caption_image) for run in runs]
+    interval = bootstrap_interval(one_image)["t2i_r1"]
+    values = 100 * torch.tensor(shares, dtype=torch.float64)
+    mean, half = values.mean().item(), t.ppf(0.975, 2) * values.std().item() / 3**0.5
+    assert tuple(interval) == pytest.approx((mean, mean - half, mean + half), rel=0.01)
