@@ -35,17 +35,18 @@ def sentences(
         compared: their differences from a row.
     """
     own = {(system, name): rows[0] for (system, name), rows in lines.items()}
-    said, best = [], dict[str, str]()
+    said = []
     for language in settings.test:
         found = {
             key: of_row for key, row in own.items()
             if language in row.languages - row.unseen and (of_row := _figures(results, *key, language))
         }  # fmt: skip
-        if not found:
-            continue
-        key = max(found, key=lambda key: found[key]["val"].value if "val" in found[key] else float("-inf"))
-        said.append(_best(key, found[key], language, len(found)))
-        best[language] = key[1]
+        validated = {key: of_row["val"].value for key, of_row in found.items() if "val" in of_row}
+        if validated or len(found) == 1:
+            key = max(validated, key=validated.__getitem__) if validated else next(iter(found))
+            said.append(_best(key, found[key], language, len(found), len(validated)))
+        elif found:
+            said.append(_not_chosen(found, language))
     if not said:
         return ["No row of the table has been trained and tested yet."]
     return [*said, *_gains(settings, own, compared), *_distrust(own, results)]
@@ -105,11 +106,20 @@ def _figures(results: Sequence[Result], system: str, name: str, language: str) -
     return found if {"recall", "first"} <= found.keys() else {}
 
 
-def _best(key: tuple[str, str], of_row: Mapping[str, Result], language: str, count: int) -> str:
+def _not_chosen(found: Mapping[tuple[str, str], Mapping[str, Result]], language: str) -> str:
+    """What is said of rows that were not validated: all of them, as the test must not choose."""
+    listed = _and([f"{name} {of_row['recall'].value:.1f}" for (_, name), of_row in found.items()])
+    return f"{language_name(language)}: mean recall of {listed} %; no row was validated, so none is called the best."
+
+
+def _best(
+    key: tuple[str, str], of_row: Mapping[str, Result], language: str, rows: int, validated: int
+) -> str:  # fmt: skip
     system, name = key
     recall, first = of_row["recall"], of_row["first"]
     interval = "" if recall.low is None else f" ({recall.low:.1f} … {recall.high:.1f})"
-    chosen = f"is the best of {count} rows on validation" if count > 1 else "is the only row"
+    chosen = f"is the best of {validated} rows on validation" if validated > 1 else "is the only validated row"
+    chosen = chosen if rows > 1 else "is the only row"
     guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""
     images = f" among {recall.n:,} test images" if recall.n else ""
     return (

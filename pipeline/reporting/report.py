@@ -226,16 +226,16 @@ class _ReportTables(Figures):
             system, direction, target = _parts(name)
             measures = [figure for figure in _MEASURES if f"own_{figure[0]}" in scores]
             for place, (measure, title, digits) in enumerate(measures):
-                cells = []
+                named, cells = "bleu_tokenised" if measure == "bleu" else measure, []
                 for shown in SHOWN:
                     value, gain = scores[f"{shown}_{measure}"], f"own-{shown}_{measure}"
                     row = f"{direction}, {shown} regions"
                     subject = Subject("test", system, row, target, int(scores["incongruent_sentences"]))
-                    self.mean(subject, measure, [value])
+                    self.mean(subject, named, [value])
                     cells.append(f"{value:.{digits}f}")
                     if gain in scores:
                         less, low, high = (scores[gain + end] for end in ("", "_low", "_high"))
-                        self.mean(subject, f"own-{shown} {measure}", [less], (low, high))
+                        self.mean(subject, f"own-{shown} {named}", [less], (low, high))
                         low, less, high = (0.0 - bound for bound in (high, less, low))
                         cells[-1] += f"; {less:+.{digits}f} ({low:+.{digits}f} … {high:+.{digits}f})"
                 title += f" of {scores['choices']:.0f}" if measure == "ambiguous" else ""
