@@ -12,16 +12,14 @@ from typing import Final
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.errors import DataError
 from data.languages import language_name, language_of
 from data.pictures import SUFFIXES
-from modules.errors import ModelError
+from pipeline.app.page_errors import errors_shown
 from pipeline.app.page_picture import uploaded
 from pipeline.app.page_results import Request, results
 from pipeline.app.page_start import introduction, start
 from pipeline.app.page_text import plain
 from pipeline.app.page_translation import demonstration
-from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError
 from pipeline.gallery.examples import Ambiguous, Sentence, ambiguous_example
 from pipeline.gallery.gallery import Gallery
@@ -52,7 +50,7 @@ def page(folder: Path) -> None:
         return
     introduction(gallery)
     request, picture = _inputs(gallery)
-    try:
+    with errors_shown():
         if picture is not None:
             uploaded(gallery, picture.getvalue(), picture.name, request)
         if request.sentence.text:
@@ -61,10 +59,6 @@ def page(folder: Path) -> None:
             demonstration(gallery, _ambiguous(str(folder), changed))
         elif picture is None:
             start(gallery, _ask, _demonstrate)
-    except (DataError, ModelError, RecipeError) as error:
-        st.error(plain(str(error)))
-    except OSError as error:  # a full disk, a picture that is gone
-        st.error(plain(line_of(error) or str(error)))
 
 
 def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
