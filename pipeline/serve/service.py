@@ -74,6 +74,7 @@ def _add_words(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) -> No
             raise RecipeError("translate: the sentence is empty; give a few words")
         return JSONResponse(await translations.ask(Translating(sentence, system, direction)))
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", response_model=Health)
     async def health() -> Response:
         """What is served."""
