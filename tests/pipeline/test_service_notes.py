@@ -61,3 +61,24 @@ def test_health_is_that_of_the_gallery(client: TestClient, folder: Path) -> None
         assert client.head("/health").status_code == client.get("/search?q=a").status_code == 503
     pointer.write_bytes(content)
     assert client.get("/health").status_code == client.get("/search?q=a").status_code == 200
+
+
+FILE, JSON = {"picture": b"x"}, "the body is 'application/json'; expected a form (`curl -F NAME=VALUE`, see /docs)"
+WRONG = [
+    ("/describe", {"data": {"picture": "dog.jpg"}}, 422, "picture: expected a file (`-F picture=@FILE`)"),
+    ("/embed", {"data": {"picture": "dog.jpg"}}, 422, "picture: expected a file (`-F picture=@FILE`)"),
+    ("/embed", {"files": {"sentences": b"a"}}, 422, "sentences: expected text, not a file (`-F sentences=TEXT`)"),
+    ("/embed", {"files": {"language": b"en"}}, 422, "language: expected text, not a file (`-F language=TEXT`)"),
+    ("/embed", {"json": {"sentences": ["a"]}}, 422, f"embed: {JSON}"),
+    ("/describe", {"json": {"picture": "a"}}, 422, f"describe: {JSON}"),
+    ("/embed", {"files": {"picture": b"x" * 200_000}}, 413, "Content Too Large"),
+    ("/embed", {"content": b"x" * 200_000}, 413, "Content Too Large"),
+    ("/embed", {"files": FILE, "headers": {"Host": "evil.example"}}, 400, "Invalid host header"),
+    ("/embed", {"files": FILE, "headers": {"Host": ""}}, 400, "Invalid host header"),
+]
+
+
+@pytest.mark.parametrize(("path", "options", "status", "said"), WRONG)
+def test_each_error_is_a_detail_that_says_what_is_expected(client: TestClient, path, options, status, said) -> None:
+    told = client.post(path, **options)
+    assert (told.status_code, told.json()) == (status, {"detail": said})
