@@ -26,7 +26,7 @@ from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.hits import no_gallery
 
 LONGEST = 1000  # characters of a query; the model reads 100 words
-_DETECT = "detect"
+_DETECT, _LANGUAGE = "detect", "language"
 _QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "q", "example", "demonstrated", "uploads"  # what a session keeps
 _IN_ADDRESS: Final = "query-params"  # an entry stands in the page's address too, by its key, so that it can be shared
 _STYLE = """<style>
@@ -85,8 +85,10 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
             if _used():
                 st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset)
     codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
+    if _LANGUAGE not in st.session_state and (code := st.query_params.get(_LANGUAGE)) in codes:
+        st.session_state[_LANGUAGE] = code  # the field reads names alone from the address
     language = options.selectbox(
-        "Language of the query", codes, format_func=language_name, key="language", bind=_IN_ADDRESS
+        "Language of the query", codes, format_func=language_name, key=_LANGUAGE, bind=_IN_ADDRESS
     )
     top = int(options.number_input("Number of pictures", 1, 100, 12, key="top", bind=_IN_ADDRESS))
     picture = right.file_uploader(

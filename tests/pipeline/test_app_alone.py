@@ -13,6 +13,8 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
+from tests.pipeline.test_app import opened
+from tests.pipeline.tiny import Tiny
 
 pytestmark = pytest.mark.whole
 
@@ -67,3 +69,12 @@ open_page(None, None, pathlib.Path("gallery"), "127.0.0.1", 7, [])
 """
     told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(told.stdout) == settings
+
+
+@pytest.mark.parametrize(("given", "kept"), [("en", "English"), ("de", "German"), ("German", "German"), ("xx", None)])
+def test_a_language_in_the_address_may_be_its_code(used: Tiny, monkeypatch, given: str, kept: str | None) -> None:
+    page = opened(used.workspace.root / "tiny" / "gallery", monkeypatch, language=given)
+    assert page.selectbox[0].options == ["detect", "German", "English"]
+    assert page.selectbox[0].value == {"English": "en", "German": "de"}.get(kept or "", "detect")
+    page.run()
+    assert page.selectbox[0].value == {"English": "en", "German": "de"}.get(kept or "", "detect")
