@@ -31,7 +31,7 @@ class AnswerTokens:
 
     def read_words(self, text: str, language: str) -> Words:
         """The words of a sentence; one is unknown if a sub-word of it is."""
-        return words_of_pieces(text, self.tokenizer)
+        return words_of_pieces(text, self.tokenizer)._replace(cut=self.size(text, language) > MAX_TOKENS)
 
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """An answer in one line."""

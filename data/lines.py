@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,21 @@ from data.errors import BadLines, BadLinesError, DataError
 
 WORD_VECTORS = (".vec", ".vec.gz", ".bin")
 """Endings of the names of files with word vectors (`data.published_vectors`)."""
+_CONTROLS = {"Cc", "Cs", "Zl", "Zp"}  # controls, half characters, and separators of lines and paragraphs
+_TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _SMALL, _RATIO = 2**26, 100  # bytes that any file may hold; of text, packed to how many times as little
+
+
+def is_control(character: str) -> bool:
+    """Would a character end a line, drive a terminal, or turn the order of the text around it?
+
+    Spaces of any width and what joins or parts letters (of Persian, Hindi, small pictures) are none.
+
+    Examples:
+        >>> [is_control(one) for one in "a\\u00a0\\u200d\\n\\x1b\\u2028\\u202e"]
+        [False, False, False, True, True, True, True]
+    """
+    return not character.isprintable() and (unicodedata.category(character) in _CONTROLS or character in _TURNING)
 
 
 def read_lines(path: Path, expected: str, bad: BadLines | None = None) -> list[str]:

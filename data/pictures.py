@@ -11,10 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 from data.errors import DataError
+from data.lines import is_control
 
 _NUMBER = re.compile(r"#\d+$")
-_UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # characters that end lines or drive terminals; and those that turn the text
-_TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 WRITTEN = ".written-by-init"
 """The file that marks a folder that `init` has written: what is in it is nobody's own."""
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
@@ -207,7 +206,7 @@ def unfit_name(name: str) -> str | None:
         return None
     if not _is_utf8(name):
         return "its name is not UTF-8"
-    if any(unicodedata.category(character) in _UNSEEN or character in _TURNING for character in name):
+    if any(map(is_control, name)):
         return "its name has control characters"
     return None
 

@@ -215,7 +215,7 @@ class JointBPE:
         """
         words = words_of(text, language).split()
         read = words_read(words, self._knows, lambda: as_typed(text, language, words))
-        return read._replace(telling=self.source_words is not None)
+        return read._replace(telling=self.source_words is not None, cut=self.size(text, language) > MAX_TOKENS)
 
     def _knows(self, word: str) -> bool:
         known, encoding = self.source_words, self.tokenizer.encode(word)

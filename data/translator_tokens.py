@@ -71,7 +71,7 @@ class TranslatorTokens:
 
     def read_words(self, text: str, language: str) -> Words:
         """The words of a sentence; one is unknown if a sub-word of it is."""
-        return words_of_pieces(text, self.tokenizer)
+        return words_of_pieces(text, self.tokenizer)._replace(cut=self.size(text, language) > self._longest)
 
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """A surface sentence from token numbers, without marks."""

@@ -22,7 +22,7 @@ from data.corpora.drawn_split import drawn_split
 from data.corpora.parallel import held_out, read_parallel
 from data.errors import DataError
 from data.lines import read_text, visible_files
-from data.pictures import copies_of, named_pictures, pictures_in
+from data.pictures import copies_of, named_pictures, pictures_in, unfit_name
 
 ORIGINALS = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
@@ -232,7 +232,7 @@ def _image(entry: Any, where: str) -> _Image:
         raise DataError(f"{where} ({entry.get('filename')!r}): no sentences; expected `sentences`, a list, each `raw`")
     filename = _text(entry, "filename", where)
     stem = filename.rpartition(".")[0] or filename  # the id, where the suffix is cut
-    if any(not part.strip() or part != part.strip() or not part.isprintable() for part in (filename, stem)):
+    if any(not part.strip() or part != part.strip() or unfit_name(part) for part in (filename, stem)):
         raise DataError(f"{where}.filename: {filename!r} is no file name")
     folder = _text(entry, "filepath", where) if "filepath" in entry else ""
     for key, name in (("filename", filename), ("filepath", folder)):

@@ -12,23 +12,21 @@ from typing import Final
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.errors import DataError
 from data.languages import language_name, language_of
 from data.pictures import SUFFIXES
-from modules.errors import ModelError
+from pipeline.app.page_errors import errors_shown
 from pipeline.app.page_picture import uploaded
 from pipeline.app.page_results import Request, results
 from pipeline.app.page_start import introduction, start
 from pipeline.app.page_text import plain
 from pipeline.app.page_translation import demonstration
-from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError
 from pipeline.gallery.examples import Ambiguous, Sentence, ambiguous_example
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.hits import no_gallery
 
 LONGEST = 1000  # characters of a query; the model reads 100 words
-_DETECT = "detect"
+_DETECT, _LANGUAGE = "detect", "language"
 _QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "q", "example", "demonstrated", "uploads"  # what a session keeps
 _IN_ADDRESS: Final = "query-params"  # an entry stands in the page's address too, by its key, so that it can be shared
 _STYLE = """<style>
@@ -52,7 +50,7 @@ def page(folder: Path) -> None:
         return
     introduction(gallery)
     request, picture = _inputs(gallery)
-    try:
+    with errors_shown():
         if picture is not None:
             uploaded(gallery, picture.getvalue(), picture.name, request)
         if request.sentence.text:
@@ -61,10 +59,6 @@ def page(folder: Path) -> None:
             demonstration(gallery, _ambiguous(str(folder), changed))
         elif picture is None:
             start(gallery, _ask, _demonstrate)
-    except (DataError, ModelError, RecipeError) as error:
-        st.error(plain(str(error)))
-    except OSError as error:  # a full disk, a picture that is gone
-        st.error(plain(line_of(error) or str(error)))
 
 
 def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
@@ -91,8 +85,10 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
             if _used():
                 st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset)
     codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
+    if _LANGUAGE not in st.session_state and (code := st.query_params.get(_LANGUAGE)) in codes:
+        st.session_state[_LANGUAGE] = code  # the field reads names alone from the address
     language = options.selectbox(
-        "Language of the query", codes, format_func=language_name, key="language", bind=_IN_ADDRESS
+        "Language of the query", codes, format_func=language_name, key=_LANGUAGE, bind=_IN_ADDRESS
     )
     top = int(options.number_input("Number of pictures", 1, 100, 12, key="top", bind=_IN_ADDRESS))
     picture = right.file_uploader(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.languages import language_name
+from pipeline.app.page_errors import errors_shown
 from pipeline.app.page_text import COLOURS, plain, runs, thumbnail
 from pipeline.app.page_translation import Seen, seen_in, targets_of, translation_dialog
 from pipeline.export.exported_model import ExportedModel
@@ -197,6 +198,7 @@ def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> 
 
 
 @st.fragment
+@errors_shown()
 def _captions(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> None:
     """The first caption of a picture itself; when they are opened its others, and a similar one of another picture.
 

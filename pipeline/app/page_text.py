@@ -6,18 +6,19 @@ from itertools import groupby
 
 from PIL import Image
 
+from data.lines import is_control
 from pipeline.gallery.hits import Hit
 from pipeline.visualization.pictures import read_thumbnail
 
 SIZE = 320  # pixels of the longer side of a picture
 RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")  # behind white words, of frames
+_SPACES = str.maketrans("\n\t", "  ")
 
 
 def plain(text: str) -> str:
-    """A text that Streamlit's Markdown shows as it is."""
-    return "".join(
-        f"\\{letter}" if letter in r"\`*_{}[]()<>#+-.!|~$:&" else letter for letter in text if letter.isprintable()
-    )
+    """A text that Streamlit's Markdown shows as it is, in one line, without control characters."""
+    line = (letter for letter in text.translate(_SPACES) if not is_control(letter))
+    return "".join(f"\\{letter}" if letter in r"\`*_{}[]()<>#+-.!|~$:&" else letter for letter in line)
 
 
 def coloured(text: str, colour: str) -> str:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.languages import language_name
+from pipeline.app.page_errors import errors_shown
 from pipeline.app.page_text import BROWN, GREEN, marked, plain, thumbnail
-from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.examples import Ambiguous, Sentence
 from pipeline.gallery.gallery import Gallery
@@ -54,12 +54,10 @@ def demonstration(gallery: Gallery, example: Ambiguous | None) -> None:
 
 
 @st.dialog(TITLE, width="large")
+@errors_shown()
 def translation_dialog(gallery: Gallery, sentence: Sentence, hit: Hit) -> None:
     """Show the translations of a sentence for one picture of the gallery, above the page."""
-    try:
-        compare_translations(gallery.exported, sentence, seen_in(gallery, [hit]))
-    except RecipeError as error:  # the gallery was updated
-        st.error(plain(str(error)))
+    compare_translations(gallery.exported, sentence, seen_in(gallery, [hit]))
 
 
 def seen_in(gallery: Gallery, hits: Sequence[Hit]) -> list[Seen]:

@@ -14,6 +14,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
+from data.lines import is_control
 from pipeline.engine.machine import rank
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
@@ -48,8 +49,8 @@ def is_verbose() -> bool:
 
 
 def printable(text: str) -> str:
-    """A text without control characters, newlines excepted."""
-    return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
+    """A text without control characters (`data.lines.is_control`), newlines excepted."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if is_control(char) and char != "\n" else char for char in text)
 
 
 def counted(count: int, what: str) -> str:

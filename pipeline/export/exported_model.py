@@ -30,7 +30,7 @@ from data.text_inputs import TextInput
 from modules.retrieval_models.base import RetrievalModel
 from modules.search.encodings import Encodings
 from pipeline.engine.artifacts import read_json
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.export.exported_files import (
     ABOUT,
     CASING,
@@ -88,6 +88,7 @@ class ExportedModel:
     first_right: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
+    @as_recipe_error()
     def load(cls, folder: str | Path) -> "ExportedModel":
         """Load what `pipeline.export.export` wrote; each file is checked first.
 
@@ -180,6 +181,8 @@ class ExportedModel:
 
         Raises as above.
         """
+        if not isinstance(picture, str | Path | Image.Image):
+            raise RecipeError(f"{picture!r:.80}: expected a picture, a path or an image, not {type(picture).__name__}")
         regions, boxes = self.require_pixels().extract(Path(picture) if isinstance(picture, str) else picture)
         return self.standardised(regions), boxes
 

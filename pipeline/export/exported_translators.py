@@ -1,7 +1,6 @@
 """The translators of an exported model: one sentence at a time, with its picture's regions or without."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from data.reading import Reading, Words, reading_of
 from data.text import BEGIN, END, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, translate
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.translation.translator_files import load_translator, reads_regions
 
 
@@ -48,13 +47,16 @@ class ExportedTranslators:
         self.names, self._folder = list(names), folder
         self._casings = {language: Casing(words) for language, words in (forms or {}).items()}
         self._ways = [name.split("-") for name in names]  # system, source and target of each
-        self._load = cache(lambda name: load_translator(folder / name))
+        self._loaded: dict[str, tuple[Searched, SubWords]] = {}
 
     def load(self, system: str, direction: str) -> tuple[Searched, SubWords]:
-        """A translator (`mt`, `en-de`) and its vocabulary; RecipeError if there is none."""
+        """A translator (`mt`, `en-de`) and its vocabulary; RecipeError if there is none, or it is damaged."""
         if (name := f"{system}-{direction}") not in self.names:
             raise RecipeError(f"translate: no {name} in the model; it has {', '.join(self.names) or 'no translators'}")
-        return self._load(name)
+        if name not in self._loaded:
+            with as_recipe_error():
+                self._loaded[name] = load_translator(self._folder / name)
+        return self._loaded[name]
 
     def sources(self, system: str) -> list[str]:
         """The languages that a system translates from."""

@@ -33,7 +33,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
-from pipeline.gallery.hits import Described, Found, Hit, Own, Query, no_gallery, to_index
+from pipeline.gallery.hits import Described, Found, Hit, Own, Query, no_gallery, require_tops, to_index
 from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
@@ -84,9 +84,8 @@ class Gallery:
             if about is None:
                 raise RecipeError(no_gallery(folder))
             if exported is not None and about["made_of"] != exported.fingerprint:
-                raise RecipeError(
-                    f"{folder}: made by another model ({about['model']}); run `{to_index()}` with this one"
-                )
+                raise RecipeError(f"{folder}: made by another model ({about['model']}); run `{to_index()}` with this "
+                                  "one")  # fmt: skip
             try:
                 made_by = exported or ExportedModel.load(folder / "models" / about["copy"])
                 return cls(folder, made_by, about["generation"], about["languages"])
@@ -134,8 +133,7 @@ class Gallery:
         for query in queries:
             if not query.text.strip():
                 raise RecipeError("search: the query is empty; give a few words")
-            if query.top < 1:
-                raise RecipeError(f"search: {query.top} pictures are wanted; expected 1 or more")
+        require_tops("search", [query.top for query in queries], "pictures")
         queries = [query._replace(text=plain_quotes(query.text)) for query in queries]
         readings = [self.exported.reading(query.text, query.language) for query in queries]
         languages = [reading.read_as for reading in readings]
@@ -143,10 +141,8 @@ class Gallery:
         seconds = [self._second(language, reranker, first) for language in languages]
         wanted = [max(query.top, count) for query, (_, count) in zip(queries, seconds, strict=True)]
         found = self._near(vectors, wanted)
-        fits = [
-            self._fits.of_query(reading, rows[0][1]) if rows else None
-            for reading, rows in zip(readings, found, strict=True)
-        ]
+        fits = [self._fits.of_query(reading, rows[0][1]) if rows else None
+                for reading, rows in zip(readings, found, strict=True)]  # fmt: skip
         second = next((model for model, _ in seconds if model is not None), None)
         again = [place for place, (model, _) in enumerate(seconds) if model is not None and found[place]]
         if second is not None and again:
@@ -170,7 +166,7 @@ class Gallery:
 
         Raises:
             DataError: the picture cannot be read.
-            RecipeError: the model reads no pixels.
+            RecipeError: the model reads no pixels, or `top` is below 1.
         """
         return self.captions_near(self.exported.regions_of(picture)[0][None], [top], first)[0]
 
@@ -202,6 +198,7 @@ class Gallery:
         With `own`, captions by language, they are of the gallery: these are left out, and how well they fit it is no
         question.
         """
+        require_tops("describe", tops, "captions")
         vectors = self.exported.encode_regions(regions).single()
         captions_of: list[dict[str, list[Hit]]] = [{} for _ in tops]
         for language, (texts, index) in self._captions.items():
@@ -222,6 +219,7 @@ class Gallery:
 
     def pictures_near(self, vector: torch.Tensor, top: int = 10) -> list[Hit]:
         """The pictures nearest to a vector (1, H)."""
+        require_tops("search", [top], "pictures")
         return self._hits(self._near(vector, [top])[0])
 
     def regions_of(self, hits: Sequence[Hit]) -> tuple[NDArray[Any], NDArray[Any]]:

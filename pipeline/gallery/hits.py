@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from data.reading import Reading
 from pipeline.engine.console import command
+from pipeline.errors import RecipeError
 from pipeline.gallery.fit import Fit
 
 Own = dict[str, list[str]]
@@ -23,6 +24,12 @@ def no_gallery(folder: Path) -> str:
     """What is said of a folder without a gallery."""
     return (f"{folder.absolute()}: no gallery here; run `{to_index()}` with the recipe or pictures, or go to the "
             "folder where that was run: its results are in `artifacts` there, or in BILDWORT_ARTIFACTS")  # fmt: skip
+
+
+def require_tops(command: str, tops: Iterable[int], what: str) -> None:
+    """Refuse to look for less than one of something, by a RecipeError."""
+    if wrong := [top for top in tops if top < 1]:
+        raise RecipeError(f"{command}: {wrong[0]} {what} are wanted; expected 1 or more")
 
 
 class Query(NamedTuple):

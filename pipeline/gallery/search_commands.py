@@ -88,8 +88,6 @@ def describe(
     if picture is None:
         example = command("describe", "a.jpg", target=["describe", "PICTURE=a.jpg"])
         raise RecipeError(f"describe: give a picture (`{example}`), a file or the name of one in the gallery")
-    if top < 1:
-        raise RecipeError(f"describe: {top} captions are wanted; expected 1 or more")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     known = opened.place_of(picture) is not None
     first = 0 if plain else None

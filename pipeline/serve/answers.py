@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from data.reading import Reading
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import POINTER, Gallery, read_pointer
 from pipeline.gallery.hits import Query, no_gallery
 from pipeline.serve.uploads import uploaded_file
 
+_ARBITRARY = "none of the words is known, so the vector is arbitrary"
 Record = dict[str, Any]
 """An answer, as JSON."""
 
@@ -61,7 +63,9 @@ class Answers:
         self.search([Query("a", None, 1)])  # the first one takes longer
 
     def health(self) -> Record:
-        """What is served."""
+        """What is served; of a gallery that was updated just now, it is what was served before."""
+        if self._stamp() != self._changed:
+            self._pointer()
         gallery = self._opened
         exported = gallery.exported
         return {"status": "ok", "model": exported.name, "languages": exported.languages, "pictures": len(gallery),
@@ -97,11 +101,14 @@ class Answers:
         """
         exported = self._gallery().exported
         exported.require_single()
-        languages = [request.language or exported.language_of(text) for request in requests for text in request.texts]
+        readings = [[exported.reading(text, request.language) for text in request.texts] for request in requests]
         texts = [text for request in requests for text in request.texts]
+        languages = [reading.read_as for some in readings for reading in some]
         vectors = exported.encode_captions(texts, languages).single().numpy()
         ends = np.cumsum([len(request.texts) for request in requests])[:-1]
-        return [_vectors(exported, some) for some in np.split(vectors, ends)]
+        return [
+            _vectors(exported, part, _notes(some)) for part, some in zip(np.split(vectors, ends), readings, strict=True)
+        ]
 
     def embed_pictures(self, pictures: Sequence[Upload]) -> list[Record]:
         """The vector of each picture.
@@ -113,7 +120,7 @@ class Answers:
         exported = self._gallery().exported
         exported.require_single()
         vectors = exported.encode_regions(_regions(exported, pictures)).single().numpy()
-        return [_vectors(exported, vector[None]) for vector in vectors]
+        return [_vectors(exported, vector[None], []) for vector in vectors]
 
     def translate(self, requests: Sequence[Translating]) -> list[Record]:
         """The best translation of each sentence; empty where none of its words is known.
@@ -155,11 +162,21 @@ class Answers:
         except OSError:
             raise NotReadyError(no_gallery(self._folder)) from None
 
-    def _open(self, known: ExportedModel | None) -> Gallery:
-        """Open it, with the model at hand if that made it."""
+    def _pointer(self) -> Record:
+        """Which generation is the present one."""
         try:
             about = read_pointer(self._folder)
-            same = known is not None and about is not None and about["copy"] == known.folder.name
+        except RecipeError as error:
+            raise NotReadyError(str(error)) from None
+        if about is None:
+            raise NotReadyError(no_gallery(self._folder))
+        return about
+
+    def _open(self, known: ExportedModel | None) -> Gallery:
+        """Open it, with the model at hand if that made it."""
+        about = self._pointer()
+        try:
+            same = known is not None and about["copy"] == known.folder.name
             return Gallery.open(self._folder, known if same else None)
         except RecipeError as error:
             raise NotReadyError(str(error)) from None
@@ -174,5 +191,11 @@ def _regions(exported: ExportedModel, pictures: Sequence[Upload]) -> NDArray[np.
     return np.stack(read)
 
 
-def _vectors(exported: ExportedModel, vectors: NDArray[np.float32]) -> Record:
-    return {"model": f"{exported.name} {exported.fingerprint}", "vectors": vectors.tolist()}
+def _vectors(exported: ExportedModel, vectors: NDArray[np.float32], notes: list[str]) -> Record:
+    return {"model": f"{exported.name} {exported.fingerprint}", "vectors": vectors.tolist(), "notes": notes}
+
+
+def _notes(readings: Sequence[Reading]) -> list[str]:
+    """What a person should know of the vectors of sentences, a line for each that there is something to say of."""
+    said = [[reading.note, "" if reading.known else _ARBITRARY] for reading in readings]
+    return [f"sentence {number}: {'; '.join(filter(None, some))}" for number, some in enumerate(said, 1) if any(some)]

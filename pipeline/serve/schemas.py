@@ -45,10 +45,14 @@ class Captions(BaseModel):
 
 
 class Vectors(BaseModel):
-    """Vectors of H numbers, one for each sentence or picture, and the name and fingerprint of the model."""
+    """Vectors of H numbers, one for each sentence or picture, and the name and fingerprint of the model.
+
+    `notes` is what a person should know of them: sentences with unknown words, or longer than what is read of them.
+    """
 
     model: str
     vectors: list[list[float]]
+    notes: list[str]
 
 
 class Translation(BaseModel):

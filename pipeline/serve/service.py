@@ -1,15 +1,19 @@
 """The service: its endpoints, limits, and what it says of a wrong request."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Form, Request, Response, UploadFile
+from fastapi import Depends, FastAPI, Form, Request, Response, UploadFile
 from fastapi import Query as Parameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers
+from starlette.datastructures import UploadFile as Uploaded
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from data.errors import DataError
 from modules.errors import ModelError
@@ -28,7 +32,8 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     422: {"model": Problem, "description": "The request is wrong."},
     503: {"model": Problem, "description": "The gallery cannot be read."},
 }
-_TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"description": "The body is too large."}}
+_TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"model": Problem, "description": "The body is too large."}}
+_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 _UNOBSERVED: Any = dict.fromkeys(("tracing", "metrics", "logs"), False)
 
 Sentence = Annotated[str, Parameter(max_length=LONGEST)]
@@ -45,11 +50,13 @@ def create_app(answers: Answers, names: Sequence[str], largest: int = LARGEST) -
         largest: bytes of a request's body; a larger one is refused while it arrives.
     """
     app = FastAPI(
-        title="Bildwort", description="Search the pictures of a gallery.", redoc_url=None, max_body_size=largest,
-        telemetry=_UNOBSERVED, responses=_PROBLEMS,
+        title="Bildwort", description="Search the pictures of a gallery.", redoc_url=None, telemetry=_UNOBSERVED,
+        responses=_PROBLEMS,
     )  # fmt: skip
     hosts = [f"[{name}]" if ":" in name else name for name in names]  # as a browser writes IPv6
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=largest)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    app.add_middleware(_Details)
     _explain_errors(app)
     thread = ThreadPoolExecutor(1, "answers")
     _add_words(app, answers, thread)
@@ -74,6 +81,7 @@ def _add_words(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) -> No
             raise RecipeError("translate: the sentence is empty; give a few words")
         return JSONResponse(await translations.ask(Translating(sentence, system, direction)))
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", response_model=Health)
     async def health() -> Response:
         """What is served."""
@@ -86,12 +94,14 @@ def _add_pictures(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) ->
     of_sentences = Batches(answers.embed_sentences, thread, _QUERIES)
     of_pictures = Batches(answers.embed_pictures, thread, _PICTURES)
 
-    @app.post("/describe", response_model=list[Captions], responses=_TOO_LARGE)
+    form = [Depends(_require_form)]
+
+    @app.post("/describe", response_model=list[Captions], responses=_TOO_LARGE, dependencies=form)
     async def describe(picture: UploadFile, top: Top = 5) -> Response:
         """Similar captions in the gallery for a picture, in each language."""
         return JSONResponse(await descriptions.ask(Upload(await picture.read(), picture.filename or "picture", top)))
 
-    @app.post("/embed", response_model=Vectors, responses=_TOO_LARGE)
+    @app.post("/embed", response_model=Vectors, responses=_TOO_LARGE, dependencies=form)
     async def embed(
         sentences: Annotated[list[str] | None, Form()] = None,
         language: Annotated[str | None, Form(description="of the sentences; detected if none is given")] = None,
@@ -104,6 +114,14 @@ def _add_pictures(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) ->
             upload = Upload(await picture.read(), picture.filename or "picture")
             return JSONResponse(await of_pictures.ask(upload))
         return JSONResponse(await of_sentences.ask(Sentences(_checked(sentences or []), language)))
+
+
+async def _require_form(request: Request) -> None:
+    """Refuse a body that is no form, such as JSON, by a RecipeError; no body at all is answered by the endpoint."""
+    kind = request.headers.get("Content-Type", "")
+    if kind and kind.partition(";")[0].strip().lower() not in _FORMS:
+        name = request.url.path.removeprefix("/")
+        raise RecipeError(f"{name}: the body is {kind[:100]!r}; expected a form (`curl -F NAME=VALUE`, see /docs)")
 
 
 def _checked(sentences: list[str]) -> list[str]:
@@ -128,8 +146,7 @@ def _explain_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         """A parameter that is missing or of another type."""
         assert isinstance(error, RequestValidationError)
-        lines = [f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()]
-        return JSONResponse({"detail": "; ".join(lines)}, 422)
+        return JSONResponse({"detail": "; ".join(map(_said_of, error.errors()))}, 422)
 
     async def of_machine(request: Request, error: Exception) -> Response:
         """A file that cannot be read."""
@@ -141,3 +158,39 @@ def _explain_errors(app: FastAPI) -> None:
     app.add_exception_handler(NotReadyError, partial(problem, 503))
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(OSError, of_machine)
+
+
+def _said_of(error: Mapping[str, Any]) -> str:
+    """What is said of a parameter that does not fit: its name, and what is expected."""
+    name = next(part for part in reversed(error["loc"]) if isinstance(part, str))
+    if isinstance(error["input"], Uploaded):
+        return f"{name}: expected text, not a file (`-F {name}=TEXT`)"
+    if name == "picture" and error["type"] == "value_error":
+        return f"{name}: expected a file (`-F {name}=@FILE`)"
+    return f"{name}: {error['msg']}"
+
+
+class _Details:
+    """Gives the errors that middleware tells in plain text the form of all others, `{"detail": …}`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        status = 0
+
+        async def send_detail(message: Message) -> None:
+            """Hold back the start of such an error until its text is known."""
+            nonlocal status
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                kind = Headers(raw=message["headers"]).get("Content-Type", "")
+                status = message["status"] if kind.startswith("text/plain") else 0
+                if status:
+                    return
+            if status:
+                await JSONResponse({"detail": message["body"].decode()}, status)(scope, receive, send)
+            else:
+                await send(message)
+
+        await self._app(scope, receive, send_detail)

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
+from data.answer_tokens import AnswerTokens
 from data.languages import foreign_language
 from data.reading import reading_of
-from data.text import JointBPE, tokenize
+from data.text import MAX_TOKENS, JointBPE, tokenize
 from data.text_inputs import PretrainedTokens, WordVocabulary
 from data.translator_tokens import TranslatorTokens
 from tests.modules.text_models import save
@@ -60,6 +62,18 @@ def test_a_translator_knows_the_words_of_its_sentences_and_those_made_of_their_p
     assert bpe.read_words("A dog plays on the BEACH", "en").unknown == []
     assert bpe.read_words("zwei Hunde im snow", "en") == (4, ["zwei", "Hunde", "im"], True, False)
     assert bpe.read_words("Beachdog 犬dog", "en").unknown == ["犬"]
+
+
+def test_each_translator_says_that_a_sentence_is_longer_than_what_it_reads(tmp_path: Path) -> None:
+    nllb = TranslatorTokens(str(save_nllb(tmp_path / "nllb", ["a red dog"])), "en-de")
+    for bpe in (JointBPE.train([tokenize(text, "en") for text in ENGLISH], 160), nllb,
+                AnswerTokens(AutoTokenizer.from_pretrained(save("bert", tmp_path / "bert")), "de")):  # fmt: skip
+        longest = next(count for count in range(1, 200) if bpe.size("a " * count, "en") >= MAX_TOKENS)
+        assert not bpe.read_words("a " * longest, "en").cut
+        read = bpe.read_words("a " * (longest + 1), "en")
+        assert read.cut
+        note = reading_of("a", read, ["en"], "en", reader="translator").note
+        assert note.endswith("this is too long: the translator reads its beginning alone")
 
 
 @pytest.mark.parametrize(
