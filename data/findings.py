@@ -29,6 +29,11 @@ HALF_QUOTED = "lines whose quotation marks are kept, for others of the file are 
 SHORTEST, LONGEST = 3, 100  # words; captions outside are odd
 _ODD_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")  # U+FFFD stands where a decoder gave up
 _ODD = "with control characters, line breaks or U+FFFD"
+ENTITY = re.compile("&(?:#[0-9]+|#x[0-9a-f]+|[a-z][a-z0-9]+);", re.IGNORECASE)
+"""What HTML writes for a character: `&amp;`."""
+_TAG = re.compile(
+    "</?(?:a|b|br|div|em|font|h[1-6]|i|img|li|ol|p|span|strong|su[bp]|u|ul)(?: [^<>]*)?/?>", re.IGNORECASE
+)
 _TINY, _MOST_TINY = 2.0**-14, 0.1  # the smallest number that float16 holds to 11 bits; share of them that is usual
 _SWAPPED = 0.05  # share of sentences in other languages from which on a file is the wrong one
 _EVIDENCE = 25.0  # for another language; of 24,000 right sentences, short ones too, none reaches it
@@ -263,6 +268,8 @@ def _odd_captions(corpus: Corpus) -> Iterator[Finding]:
             odd[f"captions of more than {LONGEST} words", caption.language].append(caption)
         if _ODD_CHARACTERS.search(caption.text):
             odd[f"captions {_ODD}", caption.language].append(caption)
+        if ENTITY.search(caption.text) or _TAG.search(caption.text):
+            odd["captions with HTML (`&amp;`, `<p>`)", caption.language].append(caption)
     for (what, language), captions in sorted(odd.items()):
         yield _finding("warning", what, language, [_at(corpus, caption) for caption in captions])
 

@@ -9,7 +9,7 @@ from statistics import median
 
 from data.corpora.folder import SPLITS
 from data.errors import DataError
-from data.findings import EMPTY, UNNAMED
+from data.findings import EMPTY, ENTITY, UNNAMED
 from data.images import size_of
 from data.languages import language_name
 from pipeline.engine.console import command, counted
@@ -52,9 +52,9 @@ def what_was_found(plan: Plan) -> Iterator[str]:
 
 def _several_in_one(plan: Plan) -> Iterator[str]:
     """A warning where half of the captions or more seem to be several in one."""
-    captions = plan.corpus.captions
+    captions = [ENTITY.sub("", caption.text) for caption in plan.corpus.captions]
     for separator in _BETWEEN:
-        count = sum(separator in caption.text for caption in captions)
+        count = sum(separator in caption for caption in captions)
         if 2 * count >= len(captions):
             yield (f"warning   {count:,} of {len(captions):,} captions hold {separator.strip()!r}; if several captions "
                    "stand in one, write each into a line of its own and start init again")  # fmt: skip
