@@ -10,6 +10,7 @@ from data.languages import language_name
 from data.slots import Slot, parse_group
 from data.taught import TEXT
 from modules.metrics.intervals import Difference
+from modules.metrics.retrieval import guessed_mean_recall
 from modules.retrieval_models import model_class
 from pipeline.engine.console import command
 from pipeline.init.networks import DUAL_ENCODERS
@@ -121,6 +122,8 @@ def _best(key: tuple[str, str], of_row: Mapping[str, Result], language: str, cou
     interval = "" if recall.low is None else f" ({recall.low:.1f} … {recall.high:.1f})"
     chosen = f"is the best of {count} rows on validation" if count > 1 else "is the only row"
     guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""
+    if recall.n and recall.captions:
+        interval += f" (guessing: {guessed_mean_recall(recall.n, recall.captions):.1f} %)"
     images = f" among {recall.n:,} test images" if recall.n else ""
     return (
         f"{language_name(language)}: {name} ({system}) {chosen}; it finds the right picture first for "
