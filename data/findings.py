@@ -26,6 +26,8 @@ UNNAMED = "pictures that no caption names"
 """What is found of `Corpus.unnamed`."""
 HALF_QUOTED = "lines whose quotation marks are kept, for others of the file are not written as a spreadsheet does"
 """What is found of `Corpus.half_quoted`."""
+OTHER_LANGUAGE = "sentences that seem to be in {!r}"
+"""What is found of sentences in a language that they are not said to be in."""
 SHORTEST, LONGEST = 3, 100  # words; captions outside are odd
 _ODD_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")  # U+FFFD stands where a decoder gave up
 _ODD = "with control characters, line breaks or U+FFFD"
@@ -255,7 +257,7 @@ def _other_languages(corpus: Corpus) -> Iterator[Finding]:
         level: Level = "error" if sum(map(len, seems.values())) > _SWAPPED * len(read) else "warning"
         where = f"{name}, {language}" + (f", {_READ:,} of {len(texts):,}" if len(texts) > _READ else "")
         for other, examples in sorted(seems.items()):
-            yield _finding(level, f"sentences that seem to be in {other!r}", where, examples)
+            yield _finding(level, OTHER_LANGUAGE.format(other), where, examples)
 
 
 def _odd_captions(corpus: Corpus) -> Iterator[Finding]:

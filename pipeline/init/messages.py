@@ -20,6 +20,7 @@ from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
 _SAMPLE = 500  # pictures whose sizes are looked at
 _SHOWN = 3  # examples of what was left out
 _BETWEEN = (" | ", "; ")  # what may separate captions
+_WITHOUT_CAPTIONS = "pictures without captions"
 _QUERIES = {"de": "ein Hund am Strand", "en": "a dog on the beach"}
 
 
@@ -34,7 +35,8 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     counts = Counter(caption.language for caption in captions).most_common()
     named = ", ".join(f"{count:,} {language_name(language)}" for language, count in counts)
     sizes = ", ".join(f"{plan.splits[split]:,} {split}" for split in SPLITS)
-    yield f"found     {found.form}, {count:,} pictures with captions, {_sizes(list(plan.corpus.pictures.values()))}"
+    pixels = _sizes(list(plan.corpus.pictures.values()))
+    yield f"found     {found.form}, {counted(count, 'pictures')} with captions, {pixels}"
     yield f"captions  {named}{detected}, {many}"
     yield from _several_in_one(plan)
     yield f"splits    {sizes} pictures, " + ("drawn from the pictures' names" if found.drawn else "as given")
@@ -113,10 +115,13 @@ def what_comes_next(output: Path, plan: Plan) -> list[str]:
     )
     data = output.with_name(f"{output.stem}-data")
     also = f", {data}" if plan.found.captions.is_relative_to(data.absolute()) else ""
+    unnamed, folder = len(plan.corpus.unnamed), plan.found.root / plan.found.pictures
+    every = f"  {command('index', recipe, '--pictures', str(folder))}  # also {counted(unnamed, _WITHOUT_CAPTIONS)}"
     return [
         f"written   {output}{also}", "next:",
         f"  {command('all', recipe)}        # {does}",
         f"  {command('index', recipe)}      # makes the pictures searchable",
+        *([every] if unnamed else []),
         f"  {command('search', query, '--recipe', recipe)}",
         *([more] if dual else []),
     ]  # fmt: skip
