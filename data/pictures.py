@@ -17,6 +17,7 @@ _UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # characters that end lines or drive termina
 _TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 WRITTEN = ".written-by-init"
 """The file that marks a folder that `init` has written: what is in it is nobody's own."""
+_TEXTS = {".txt", ".token", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".md", ".gz"}
 _NOT_BY_NAME = "not a picture by its name"
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
@@ -189,6 +190,11 @@ def copies_of(pictures: Mapping[str, Path]) -> dict[str, str]:
         if (original := first.setdefault(content, name)) != name:
             copies[name] = original
     return copies
+
+
+def is_text(name: str) -> bool:
+    """Is a file one of text or a table by its name, as captions and notes are?"""
+    return Path(name).suffix.lower() in _TEXTS
 
 
 def without_number(cell: str) -> str:
