@@ -1,5 +1,6 @@
 """Checks of a whole corpus: what would spoil a result is an error, the rest are warnings."""
 
+import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from data.captions import TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
 from data.images import require_picture
+from data.languages import foreign_language
 from data.pictures import copies_of
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
@@ -24,18 +26,20 @@ UNNAMED = "pictures that no caption names"
 """What is found of `Corpus.unnamed`."""
 HALF_QUOTED = "lines whose quotation marks are kept, for others of the file are not written as a spreadsheet does"
 """What is found of `Corpus.half_quoted`."""
+OTHER_LANGUAGE = "sentences that seem to be in {!r}"
+"""What is found of sentences in a language that they are not said to be in."""
 SHORTEST, LONGEST = 3, 100  # words; captions outside are odd
 _ODD_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")  # U+FFFD stands where a decoder gave up
 _ODD = "with control characters, line breaks or U+FFFD"
+ENTITY = re.compile("&(?:#[0-9]+|#x[0-9a-f]+|[a-z][a-z0-9]+);", re.IGNORECASE)
+"""What HTML writes for a character: `&amp;`."""
+_TAG = re.compile(
+    "</?(?:a|b|br|div|em|font|h[1-6]|i|img|li|ol|p|span|strong|su[bp]|u|ul)(?: [^<>]*)?/?>", re.IGNORECASE
+)
 _TINY, _MOST_TINY = 2.0**-14, 0.1  # the smallest number that float16 holds to 11 bits; share of them that is usual
-_SWAPPED = 0.05  # share of sentences that seem to be in another language from which on a file is the wrong one
-# Words that are frequent in one language and rare in the others.
-_FREQUENT = {
-    "en": frozenset(["the", "is", "are", "and", "with", "of", "his", "her", "to", "while"]),
-    "de": frozenset(["ein", "eine", "einen", "einem", "einer", "und", "mit", "auf", "ist", "der", "das", "sich"]),
-    "fr": frozenset(["un", "une", "et", "dans", "avec", "les", "sur", "est", "du", "qui"]),
-    "cs": frozenset(["na", "je", "se", "ve", "dva", "muž", "žena", "který", "která", "jsou"]),
-}
+_SWAPPED = 0.05  # share of sentences in other languages from which on a file is the wrong one
+_EVIDENCE = 25.0  # for another language; of 24,000 right sentences, short ones too, none reaches it
+_READ = 2000  # sentences of a split and language, or of an origin of pairs, whose language is looked at
 
 Level = Literal["error", "warning"]
 
@@ -237,28 +241,23 @@ def _sentences_in_two_splits(corpus: Corpus, sentences: Sequence[str]) -> Iterat
 
 
 def _other_languages(corpus: Corpus) -> Iterator[Finding]:
-    """Sentences that seem to be in another language of ours; an error if so many that columns or files are swapped."""
-    totals: Counter[str] = Counter()
+    """Sentences that are certainly in another language; an error if so many that columns or files are swapped.
+
+    Of more than 2,000 sentences of one place that many are read, drawn at random; the finding says so.
+    """
     places = defaultdict(list)
     for item, language, text in _texts(corpus):
-        where = f"{item.split if isinstance(item, Caption) else item.origin}, {language}"
-        totals[where] += 1
-        seems = _seems(text, language)
-        if seems is not None:
-            places[where, seems].append(_at(corpus, item, language))
-    for (where, seems), examples in sorted(places.items()):
-        level: Level = "error" if len(examples) > _SWAPPED * totals[where] else "warning"
-        yield _finding(level, f"sentences that seem to be in {seems!r}", where, examples)
-
-
-def _seems(text: str, language: str) -> str | None:
-    """Another language, of which `text` has two frequent words or more, and none of its own."""
-    words = set(text.lower().split())
-    if language not in _FREQUENT or not words.isdisjoint(_FREQUENT[language]):
-        return None
-    counts = {code: len(words & frequent) for code, frequent in _FREQUENT.items()}
-    likeliest = max(counts, key=lambda code: counts[code])
-    return likeliest if counts[likeliest] > 1 else None
+        places[item.split if isinstance(item, Caption) else item.origin, language].append((item, text))
+    for (name, language), texts in sorted(places.items()):
+        read = texts if len(texts) <= _READ else random.Random(0).sample(texts, _READ)
+        seems = defaultdict(list)
+        for item, text in read:
+            if (other := foreign_language(text, [language], doubtful=False, least=_EVIDENCE)) is not None:
+                seems[other].append(_at(corpus, item, language))
+        level: Level = "error" if sum(map(len, seems.values())) > _SWAPPED * len(read) else "warning"
+        where = f"{name}, {language}" + (f", {_READ:,} of {len(texts):,}" if len(texts) > _READ else "")
+        for other, examples in sorted(seems.items()):
+            yield _finding(level, OTHER_LANGUAGE.format(other), where, examples)
 
 
 def _odd_captions(corpus: Corpus) -> Iterator[Finding]:
@@ -271,6 +270,8 @@ def _odd_captions(corpus: Corpus) -> Iterator[Finding]:
             odd[f"captions of more than {LONGEST} words", caption.language].append(caption)
         if _ODD_CHARACTERS.search(caption.text):
             odd[f"captions {_ODD}", caption.language].append(caption)
+        if ENTITY.search(caption.text) or _TAG.search(caption.text):
+            odd["captions with HTML (`&amp;`, `<p>`)", caption.language].append(caption)
     for (what, language), captions in sorted(odd.items()):
         yield _finding("warning", what, language, [_at(corpus, caption) for caption in captions])
 

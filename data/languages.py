@@ -75,7 +75,9 @@ def language_evidence(text: str, language: str) -> float:
     return scores[language] - max(score for code, score in scores.items() if code != language)
 
 
-def foreign_language(text: str, languages: Sequence[str], doubtful: bool) -> str | None:
+def foreign_language(
+    text: str, languages: Sequence[str], doubtful: bool, least: float | None = None
+) -> str | None:  # fmt: skip
     """The language of a sentence, if it is certainly in none of some languages.
 
     It must be e^8 times likelier than each of these, and e^3 times likelier than any other one. Of parts of English
@@ -85,9 +87,10 @@ def foreign_language(text: str, languages: Sequence[str], doubtful: bool) -> str
         text: the sentence.
         languages: codes.
         doubtful: there are other signs that it is in none of them; then e^5 is enough.
+        least: the power of e that is asked for instead.
 
     Returns:
-        a code; None if that is not certain.
+        a code; None if that is not certain, or the identifier does not know one of `languages`.
 
     Examples:
         >>> foreign_language("un chien court sur la plage", ["en", "de"], doubtful=False)
@@ -95,13 +98,15 @@ def foreign_language(text: str, languages: Sequence[str], doubtful: bool) -> str
         >>> foreign_language("red truck", ["en", "de"], doubtful=False) is None
         True
     """
+    languages = ["no" if language == "nb" else language for language in languages]  # the identifier has one Norwegian
     identifier = _identifier(tuple(sorted({*_READABLE, *languages})))
     assert identifier is not None
     text = text.lower()
-    if not any(map(str.isalpha, text)):
+    if not any(map(str.isalpha, text)) or not {*languages} <= {*identifier.labels}:
         return None
     (best, score), *others = identifier.rank(text)
-    least = _OF_DOUBTFUL if doubtful else _OF_READ
+    if least is None:
+        least = _OF_DOUBTFUL if doubtful else _OF_READ
     if best in languages or score - others[0][1] < _OF_OTHERS:
         return None
     return None if any(score - other < least for language, other in others if language in languages) else str(best)

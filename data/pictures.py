@@ -16,6 +16,8 @@ from data.lines import is_control
 _NUMBER = re.compile(r"#\d+$")
 WRITTEN = ".written-by-init"
 """The file that marks a folder that `init` has written: what is in it is nobody's own."""
+_TEXTS = {".txt", ".token", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".md", ".gz"}
+_NOT_BY_NAME = "not a picture by its name"
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
 
@@ -91,7 +93,7 @@ def named_pictures(folder: Path, names: Mapping[str, Sequence[str]], expected: s
     for image_id, candidates in names.items():
         for name in map(composed, candidates):
             if name in left:
-                raise DataError(f"{folder / name}: {left[name]}; put the picture itself there, or leave it out")
+                raise DataError(f"{folder / name}: {left[name]}; {_remedy(left[name])}, or leave it out")
             if name in known:
                 files[image_id] = known[name]
                 break
@@ -126,8 +128,7 @@ class PictureNames:
         """Why `name_of` finds no picture for a cell, and what to do about it: the end of an error."""
         name = composed(cell)
         if why := self._left.get(name):
-            known = ", ".join(sorted(SUFFIXES))
-            return f" ({why}); expected a file that ends in {known}: convert it to JPEG, or leave the line out"
+            return f" ({why}); {_remedy(why)}, or leave the line out"
         if several := self._candidates(cell):
             return f"; it may be {' or '.join(sorted(several))}: name it with its ending"
         if near := self._alike.get(without_number(name).replace("\\", "/").casefold()):
@@ -190,6 +191,11 @@ def copies_of(pictures: Mapping[str, Path]) -> dict[str, str]:
     return copies
 
 
+def is_text(name: str) -> bool:
+    """Is a file one of text or a table by its name, as captions and notes are?"""
+    return Path(name).suffix.lower() in _TEXTS
+
+
 def without_number(cell: str) -> str:
     """A picture's name without the number of a caption behind it: `1.jpg#0` is `1.jpg`."""
     return _NUMBER.sub("", cell)
@@ -211,6 +217,15 @@ def unfit_name(name: str) -> str | None:
     return None
 
 
+def _remedy(reason: str) -> str:
+    """What to do about a file that is left out of a folder of pictures."""
+    if reason == _NOT_BY_NAME:
+        return f"expected a file that ends in {', '.join(sorted(SUFFIXES))}: convert it to JPEG"
+    if reason.startswith("its name"):
+        return "rename it"
+    return "make it readable" if reason.startswith("cannot be read") else "put the picture itself there"
+
+
 def _unfit(path: Path, name: str, root: Path) -> str | None:
     """Why a file is no picture of the folder; None if it may be one."""
     if reason := unfit_name(name):
@@ -222,7 +237,7 @@ def _unfit(path: Path, name: str, root: Path) -> str | None:
             if not path.resolve().is_relative_to(root):
                 return "a link out of the folder"
         if path.suffix.lower() not in SUFFIXES:
-            return "not a picture by its name"
+            return _NOT_BY_NAME
         return None if stat.S_ISREG(path.stat().st_mode) else "not a file"
     except RuntimeError:
         return "a link to itself"

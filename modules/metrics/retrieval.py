@@ -5,6 +5,7 @@ model; otherwise constant embeddings would score 100 %. Recall is a hit rate, as
 `RetrievalRecall`, which gives 0.2 for a perfect ranking of five captions per image).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -196,6 +197,26 @@ def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
     """
     parts = [retrieval_scores(ranks) for ranks in folds]
     return {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
+
+
+def guessed_mean_recall(images: int, captions: int) -> float:
+    """Return the mean recall (in %) that is expected of random rankings.
+
+    Args:
+        images: of the gallery; also the queries of image → text.
+        captions: of all images, as evenly spread over them as can be.
+
+    Examples:
+        >>> round(guessed_mean_recall(1000, 5000), 2), guessed_mean_recall(1, 2)
+        (0.53, 100.0)
+    """
+    each, more = divmod(captions, images)
+    found = 0.0
+    for k in CUTS:
+        none = math.comb(captions, min(k, captions))
+        missed = [math.comb(max(0, captions - count), min(k, captions)) / none for count in (each, each + 1)]
+        found += min(k, images) / images + 1 - (missed[0] * (images - more) + missed[1] * more) / images
+    return 100 * found / len(RECALLS)
 
 
 def _queries(ranks: Tensor) -> Tensor:

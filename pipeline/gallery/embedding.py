@@ -143,8 +143,7 @@ class Pictures:
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder, self._found = folder, PictureFolder(folder, workers)
-        self._names = list(self._found.paths)
-        self.count = len(self._names)
+        self._names, self.count = list(self._found.paths), len(self._found.paths)
         if not self._names:
             raise RecipeError(f"{folder}: no picture in it; expected files such as .jpg or .png")
 
@@ -161,13 +160,14 @@ class Pictures:
 
     def parts(self, exported: ExportedModel, done: int) -> Iterator[Part]:
         """Pictures encoded in the order of their names."""
-        names = self._names[done * self.size :]
+        names, beside = self._names[done * self.size :], {} if done else self._found.left
         read = zip(names, self._found.arrays(exported, names), strict=True)
         while some := list(islice(read, self.size)):
             left = {name: arrays for name, arrays in some if isinstance(arrays, str)}
             regions = [arrays["regions"] for _, arrays in some if not isinstance(arrays, str)]
             vectors = exported.encode_regions(np.stack(regions)).single().numpy() if regions else exported.encode([])
-            yield Part([name for name, _ in some if name not in left], vectors, left)
+            yield Part([name for name, _ in some if name not in left], vectors, {**beside, **left})
+            beside = {}
 
 
 def items_of(pictures: Path | None, captions: Path | None, language: str | None, workers: int) -> Items:
@@ -299,8 +299,8 @@ def _join(files: Sequence[Path], output: Path, partial: Path) -> tuple[int, dict
         left |= json.loads(about.metadata[_LEFT])
     if not count:
         _clear(partial)
-        name, reason = next(iter(left.items()))
-        raise RecipeError(f"embed: none of {len(left)} pictures can be read ({name}: {reason}); give others")
+        first = ": ".join(next(iter(left.items())))
+        raise RecipeError(f"embed: none of {len(left)} pictures can be read ({first}); give others")
     if output.suffix == ".parquet":
         with _whole(output, partial) as file, pq.ParquetWriter(file, schema.remove_metadata()) as writer:
             for path in files:

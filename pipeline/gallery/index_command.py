@@ -12,7 +12,7 @@ from data.pixels import PixelExtractor, open_images
 from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import pictures_of
-from pipeline.engine.console import command, info
+from pipeline.engine.console import command, counted, info
 from pipeline.engine.workspace import Workspace
 from pipeline.export.export import up_to_date
 from pipeline.export.exported_model import ExportedModel
@@ -67,7 +67,7 @@ def index(
         info(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {place}")
     counts = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
     info(
-        f"{place}: {done.pictures:,} pictures ({done.new:,} new, {done.gone:,} gone, "
+        f"{place}: {counted(done.pictures, 'pictures')} ({done.new:,} new, {done.gone:,} gone, "
         f"{len(done.left):,} left out), captions: {counts or 'none'}"
     )
     info(f"next: `{command('app', str(place), target=['app', f'GALLERY={place}'])}` (search page)")

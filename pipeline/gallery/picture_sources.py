@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.pictures import pictures_in
+from data.pictures import is_text, pictures_in
 from data.regions import RegionStore, read_standard
 from pipeline.engine.files import digest_of
 from pipeline.export.exported_model import ExportedModel
@@ -49,7 +49,7 @@ class PictureFiles:
 
 
 class PictureFolder(PictureFiles):
-    """Pictures of a folder.
+    """Pictures of a folder; files of text and tables in it are not told among what is left out.
 
     Args:
         folder: with pictures, in folders of their own or not.
@@ -59,7 +59,7 @@ class PictureFolder(PictureFiles):
     def __init__(self, folder: Path, workers: int = 1) -> None:
         paths, left = pictures_in(folder)
         super().__init__(paths, workers)
-        self.left = left
+        self.left = {name: why for name, why in left.items() if not is_text(name)}
 
 
 class StoredRegions:

@@ -90,6 +90,10 @@ def describe(
         raise RecipeError(f"describe: give a picture (`{example}`), a file or the name of one in the gallery")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     known = opened.place_of(picture) is not None
+    if not known and not Path(picture).exists():
+        whole = command("index", "--pictures", "FOLDER", target=["index", "ARGS=--pictures=FOLDER"])
+        raise RecipeError(f"describe: {picture}: no such file, and no picture of {opened.folder}; give another one, or "
+                          f"add pictures without captions by `{whole}`")  # fmt: skip
     first = 0 if plain else None
     captions = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
     if not captions:

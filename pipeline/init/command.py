@@ -16,10 +16,11 @@ from data.corpora.folder import SPLITS
 from data.corpora.registry import CORPORA
 from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings
+from data.findings import OTHER_LANGUAGE, Finding
 from data.language_codes import ISO_639_1
 from data.pictures import is_written, unfit_name
 from data.report import data_report
-from pipeline.engine.console import command, info, status
+from pipeline.engine.console import command, counted, info, status
 from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError
 from pipeline.init.data_set_files import HUB, is_data_set
@@ -190,17 +191,25 @@ def _check(found: Found, corpus: Corpus) -> None:
         raise BadLinesError([f"{place}: no picture {name!r} in {folder}; put it there, or leave its captions out"
                              for name, place in reversed(places.items())])  # fmt: skip
     if len(images) < _LEAST:
-        raise RecipeError(f"{where}: {len(images)} pictures have captions; expected {_LEAST} or more")
+        raise RecipeError(f"{where}: {counted(len(images), 'pictures')} with captions; expected {_LEAST} or more")
     for split, what in zip(SPLITS, ("training", "validation", "the test"), strict=True):
         if split not in images.values():
             raise RecipeError(
                 f"{where}: no picture is for {what}; give some the split {split}, or leave all splits out"
             )
     if errors := data_report(replace(corpus, pictures={}), None).errors:
-        worst = errors[0]
-        raise DataError(
-            f"{where}: {worst.what} ({worst.count}×: {', '.join(worst.examples[:3])}); correct the data first"
-        )
+        raise DataError(f"{where}: {_worst(errors)}; correct the data first")
+
+
+def _worst(errors: Sequence[Finding]) -> str:
+    """What is wrong most often, all its places together."""
+    counts, languages = Counter[str](), {error.where.split(", ")[1] for error in errors if ", " in error.where}
+    for error in errors:
+        counts[error.what] += error.count
+    what, count = counts.most_common(1)[0]
+    examples = max((error for error in errors if error.what == what), key=lambda error: error.count).examples
+    swapped = len(languages) > 1 and {OTHER_LANGUAGE.format(language) for language in languages} <= counts.keys()
+    return f"{what} ({count:,}×: {', '.join(examples[:3])})" + ("; are the columns swapped?" if swapped else "")
 
 
 def _plan(source: str, found: Found, corpus: Corpus, options: InitOptions) -> Plan:

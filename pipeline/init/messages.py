@@ -9,7 +9,7 @@ from statistics import median
 
 from data.corpora.folder import SPLITS
 from data.errors import DataError
-from data.findings import EMPTY, UNNAMED
+from data.findings import EMPTY, ENTITY, UNNAMED
 from data.images import size_of
 from data.languages import language_name
 from pipeline.engine.console import command, counted
@@ -20,6 +20,7 @@ from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
 _SAMPLE = 500  # pictures whose sizes are looked at
 _SHOWN = 3  # examples of what was left out
 _BETWEEN = (" | ", "; ")  # what may separate captions
+_WITHOUT_CAPTIONS = "pictures without captions"
 _QUERIES = {"de": "ein Hund am Strand", "en": "a dog on the beach"}
 
 
@@ -34,7 +35,8 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     counts = Counter(caption.language for caption in captions).most_common()
     named = ", ".join(f"{count:,} {language_name(language)}" for language, count in counts)
     sizes = ", ".join(f"{plan.splits[split]:,} {split}" for split in SPLITS)
-    yield f"found     {found.form}, {count:,} pictures with captions, {_sizes(list(plan.corpus.pictures.values()))}"
+    pixels = _sizes(list(plan.corpus.pictures.values()))
+    yield f"found     {found.form}, {counted(count, 'pictures')} with captions, {pixels}"
     yield f"captions  {named}{detected}, {many}"
     yield from _several_in_one(plan)
     yield f"splits    {sizes} pictures, " + ("drawn from the pictures' names" if found.drawn else "as given")
@@ -52,9 +54,9 @@ def what_was_found(plan: Plan) -> Iterator[str]:
 
 def _several_in_one(plan: Plan) -> Iterator[str]:
     """A warning where half of the captions or more seem to be several in one."""
-    captions = plan.corpus.captions
+    captions = [ENTITY.sub("", caption.text) for caption in plan.corpus.captions]
     for separator in _BETWEEN:
-        count = sum(separator in caption.text for caption in captions)
+        count = sum(separator in caption for caption in captions)
         if 2 * count >= len(captions):
             yield (f"warning   {count:,} of {len(captions):,} captions hold {separator.strip()!r}; if several captions "
                    "stand in one, write each into a line of its own and start init again")  # fmt: skip
@@ -113,10 +115,13 @@ def what_comes_next(output: Path, plan: Plan) -> list[str]:
     )
     data = output.with_name(f"{output.stem}-data")
     also = f", {data}" if plan.found.captions.is_relative_to(data.absolute()) else ""
+    unnamed, folder = len(plan.corpus.unnamed), plan.found.root / plan.found.pictures
+    every = f"  {command('index', recipe, '--pictures', str(folder))}  # also {counted(unnamed, _WITHOUT_CAPTIONS)}"
     return [
         f"written   {output}{also}", "next:",
         f"  {command('all', recipe)}        # {does}",
         f"  {command('index', recipe)}      # makes the pictures searchable",
+        *([every] if unnamed else []),
         f"  {command('search', query, '--recipe', recipe)}",
         *([more] if dual else []),
     ]  # fmt: skip

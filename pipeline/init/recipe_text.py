@@ -10,7 +10,7 @@ from typing import Any
 from data.corpora import Corpus
 from data.corpora.folder import SPLITS
 from data.languages import language_name
-from pipeline.engine.console import printable
+from pipeline.engine.console import counted, printable
 from pipeline.init.detection import Found
 from pipeline.init.networks import GET_DUAL_ENCODER, Backbone, Dual, Translator
 
@@ -136,7 +136,8 @@ def images_of(corpus: Corpus) -> dict[str, str]:
 def recipe_text(plan: Plan) -> str:
     """A recipe as commented YAML."""
     captions, direction = plan.corpus.captions, f"{plan.languages[0]}-{plan.target}"
-    about = f"{plan.splits.total():,} pictures and {len(captions):,} captions of {plan.source}, {plan.found.form}."
+    pictures, texts = counted(plan.splits.total(), "pictures"), counted(len(captions), "captions")
+    about = f"{pictures} and {texts} of {plan.source}, {plan.found.form}."
     return _RECIPE.format(
         about=" ".join(printable(about).split()),
         corpus="\n".join(_corpus(plan)),

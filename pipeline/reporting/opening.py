@@ -1,18 +1,21 @@
 """What a report begins with: a few sentences for a reader who does not know the code, and what its rows stand for."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from data.captions import HUMAN
+from data.corpora.caption_files import LANGUAGE_CODE
 from data.corpora.registry import CORPORA
 from data.languages import language_name
 from data.slots import Slot, parse_group
 from data.taught import TEXT
 from modules.metrics.intervals import Difference
+from modules.metrics.retrieval import guessed_mean_recall
 from modules.retrieval_models import model_class
 from pipeline.engine.console import command
 from pipeline.init.networks import DUAL_ENCODERS
 from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.recipes.settings import Recipe
+from pipeline.recipes.settings import CorpusSettings, Recipe
 from pipeline.recipes.systems import CAPTION, members_of, parse_path, parse_system
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import BESIDE, FEW, Compared, Seeds
@@ -60,9 +63,17 @@ def on_regions(recipe: Recipe, rows: Iterable[str]) -> list[str]:
     if recipe.regions.model is not None or drawn or corpus.root is None or not reads:
         return []
     network, output = next(iter(DUAL_ENCODERS.values())), f"{recipe.name}-dual-encoder.yaml"
-    better = command("init", corpus.root, "--backbone", network, "--output", output)
+    better = command("init", corpus.root, *_captions(corpus), "--backbone", network, "--output", output)
     return [f"The built-in extractor is weak for photographs: `{better}` writes a recipe that finds most of them "
             "without training (where there is no internet, --backbone FOLDER)."]  # fmt: skip
+
+
+def _captions(corpus: CorpusSettings) -> list[str]:
+    """The options of `init` that say which captions a recipe reads, and their languages."""
+    captions, languages = getattr(corpus.options, "captions", "."), getattr(corpus.options, "languages", [])
+    beside = Path(captions) == Path() or LANGUAGE_CODE in captions  # texts or tables that `init` finds by itself
+    named = [] if beside else ["--captions", str(Path(corpus.root or "") / captions)]
+    return [*named, *(["--languages", ",".join(languages)] if languages else [])]
 
 
 def trained_on(groups: Sequence[str]) -> str:
@@ -121,6 +132,8 @@ def _best(
     chosen = f"is the best of {validated} rows on validation" if validated > 1 else "is the only validated row"
     chosen = chosen if rows > 1 else "is the only row"
     guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""
+    if recall.n and recall.captions:
+        interval += f" (guessing: {guessed_mean_recall(recall.n, recall.captions):.1f} %)"
     images = f" among {recall.n:,} test images" if recall.n else ""
     return (
         f"{language_name(language)}: {name} ({system}) {chosen}; it finds the right picture first for "

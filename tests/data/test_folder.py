@@ -208,7 +208,7 @@ def test_texts_of_another_folder_are_named_as_the_pictures(root: Path) -> None:
         (["0.png\ten\tA dog", "gone.png\ten\tA dog"], r"captions\.tsv:2: no picture 'gone\.png' in /.*/pictures"),
         (["../captions.tsv\ten\tA dog"], "no picture '../captions.tsv'"),
         (["/etc/passwd\ten\tA dog"], "no picture '/etc/passwd'"),
-        (["away.png\ten\tA dog"], r"no picture 'away\.png' in /.*/pictures \(a link out of the folder\)"),
+        (["away.png\ten\tA dog"], r"'away\.png' in /.*s \(a link out of the folder\); put the picture itself there"),
         (["phone.HEIC\ten\tA dog"], r"\(not a picture by its name\); expected .* \.bmp, .*: convert it to JPEG"),
         (["9.PNG\ten\tA dog"], r"'9\.PNG' in /.*/pictures; did you mean 9\.png\?"),
         (["Sub\\8.png\ten\tA dog"], r"'Sub\\8\.png' in /.*/pictures; did you mean sub/8\.png\?"),

@@ -139,6 +139,8 @@ def test_a_sentence_in_two_splits_whether_caption_or_pair() -> None:
         ("too short", "captions of fewer than 3 words"),
         (" ".join(map(str, range(101))), "captions of more than 100 words"),
         ("a tab\there is odd", "captions with control characters, line breaks or U+FFFD"),
+        ("a man &amp; a dog", "captions with HTML (`&amp;`, `<p>`)"),
+        ("a man <b>on</b> a dog", "captions with HTML (`&amp;`, `<p>`)"),
         ("M\ufffdnner stehen herum", "captions with control characters, line breaks or U+FFFD"),
     ],
 )

@@ -91,6 +91,9 @@ def test_captions_to_parquet(exported: ExportedModel, captions: Path, tmp_path: 
 def test_pictures_to_npy_leave_out_what_cannot_be_read(exported: ExportedModel, own: Path, tmp_path, capsys) -> None:
     (own / "2.png").write_text("no picture")
     shutil.copytree(own, own / "more")
+    for name in ("0.txt", "captions.csv", "phone.HEIC"):
+        (own / name).write_text("a red ball")
+    (own / "away.png").symlink_to("/etc/passwd")
     output = tmp_path / "out.npy"
     embed(exported, Pictures(own, 1), output)
     names = ids_of(output).read_text().splitlines()
@@ -98,7 +101,11 @@ def test_pictures_to_npy_leave_out_what_cannot_be_read(exported: ExportedModel, 
     np.testing.assert_allclose(np.load(output), exported.encode([own / name for name in names]), atol=1e-5)
     said = capsys.readouterr().out
     assert "left out: more/2.png: not a readable picture" in said
-    assert "10 vectors, 2 left out" in said
+    assert "left out: phone.HEIC: not a picture by its name" in said
+    assert "left out: away.png: a link out of the folder" in said
+    assert ".txt" not in said
+    assert ".csv" not in said
+    assert "10 vectors, 4 left out" in said
 
 
 @pytest.mark.usefixtures("small")

@@ -76,7 +76,7 @@ def test_the_shell_prints_names_json_and_a_sheet(used: Tiny, tmp_path: Path, cap
         (("search", "a", "--sheet", "."), "expected a file"), (("search", "a", "--sheet", "x" * 300), "File name too"),
         (("index", "--gallery", "tiny.yaml/x"), "cannot be made"), (("index", "--gallery", "g\udce9"), "not UTF-8"),
         (("export", "--output", "/"), "a folder of its own"),
-        (("describe",), "give a picture"), (("describe", "gone.jpg"), "no such file"),
+        (("describe",), "give a picture"), (("describe", "gone.jpg"), "no such file, and no picture of"),
         (("index", "--pictures", "gone"), "no such folder"), (("vse", "a dog"), "two recipes are named, 'a dog'"),
     ],
 )  # fmt: skip

@@ -181,7 +181,7 @@ def test_what_is_not_there_is_told_in_one_line(tmp_path: Path, dino: Path, capsy
     assert "captions.tsv:31: no picture 'gone.png'" in line
     (mine / "captions.json").unlink()
     write_tsv(mine / "captions.tsv", dict(list(names.items())[:9]))
-    assert "9 pictures have captions; expected 10 or more" in refused(work, capsys, str(mine))
+    assert "9 pictures with captions; expected 10 or more" in refused(work, capsys, str(mine))
     write_tsv(mine / "captions.tsv", names, "train")
     assert "no picture is for validation; give some the split val" in refused(work, capsys, str(mine))
     write_tsv(mine / "captions.tsv", names)

@@ -82,7 +82,8 @@ def test_captions_that_seem_to_be_several_in_one_are_told(separator: str, tmp_pa
     write_tsv(tmp_path / "mine" / "captions.tsv", names | several)
     assert run(tmp_path, "init", "mine", *OPTIONS) == 0
     assert f"warning   15 of 30 captions hold {separator.strip()!r}; if several" in capsys.readouterr().out
-    write_tsv(tmp_path / "mine" / "captions.tsv", names | dict([*several.items()][1:]))
+    encoded = {name: f"A &quot;stop&quot; sign of {text}" for name, text in names.items()}
+    write_tsv(tmp_path / "mine" / "captions.tsv", encoded | dict([*several.items()][1:]))
     assert run(tmp_path, "init", "mine", *OPTIONS, "--force") == 0
     assert "warning" not in capsys.readouterr().out
 

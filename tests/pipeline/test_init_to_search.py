@@ -106,6 +106,22 @@ def test_four_commands_lead_to_german_answers_by_a_dual_encoder(tmp_path: Path, 
     assert {row["language"] for row in pq.read_table(written).to_pylist()} == {"de"}
 
 
+def test_the_command_of_the_report_names_captions_and_languages(tmp_path: Path, capsys) -> None:
+    write_scenes(tmp_path / "mine", 24)
+    (tmp_path / "mine" / "captions.tsv").rename(tmp_path / "elsewhere.tsv")
+    options = ("--backbone", "built-in", "--translator", "none")
+    with at(tmp_path):
+        assert main(["init", "mine", "--captions", "elsewhere.tsv", "--languages", "en,de", *options]) == 0
+        recipe = load_recipe("./mine.yaml")
+        (said,) = on_regions(recipe, recipe.vse.only)
+        _, *words = shlex.split(said.split("`")[1])
+        assert words[:2] == ["init", str(tmp_path / "mine")]
+        assert words[words.index("--captions") + 1] == str(tmp_path / "elsewhere.tsv")
+        assert words[words.index("--languages") + 1] == "en,de"
+        words[words.index("--backbone") + 1] = "built-in"
+        assert main([*words, "--translator", "none"]) == 0
+
+
 def test_pictures_that_change_after_the_training_are_indexed_by_the_command_that_the_error_names(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

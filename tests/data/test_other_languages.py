@@ -1,0 +1,45 @@
+"""Captions in a language that is not the one they are said to be in."""
+
+import pytest
+
+from data import findings
+from data.captions import Caption
+from data.corpora import Corpus
+from data.findings import find
+from data.languages import foreign_language
+
+ARABIC = ["كلب أحمر يركض على الشاطئ", "رجلان يلعبان كرة القدم في الحديقة", "امرأة ترتدي فستانا أحمر تمشي في الشارع"]
+ENGLISH = ["a red dog runs on the beach", "two men play football in the park", "a woman in a red dress walks home"]
+
+
+def told(texts: list[str], language: str) -> list[tuple[str, str, str, int]]:
+    """Findings about the language of some captions."""
+    captions = [Caption(str(k), f"{k}#0", language, f"{text} {k}", "train") for k, text in enumerate(texts)]
+    found = [one for one in find(Corpus(captions, [], {}, None, "task", "label"), None) if "seem to be in" in one.what]
+    return [(one.level, one.what, one.where, one.count) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("texts", "language", "seems"),
+    [(ARABIC, "en", "ar"), (ENGLISH, "it", "en"), (ENGLISH, "ja", "en"), (ARABIC, "de", "ar")],
+)
+def test_captions_wholly_in_another_language_are_an_error(texts: list[str], language: str, seems: str) -> None:
+    assert told(texts * 20, language) == [
+        ("error", f"sentences that seem to be in {seems!r}", f"train, {language}", 60)
+    ]
+    assert told(ENGLISH * 20, "en") == told(ARABIC * 20, "ar") == []
+
+
+def test_a_language_that_cannot_be_told_is_left_alone() -> None:
+    assert told(ENGLISH, "xx") == told(["en hund løper på stranden"], "nb") == []
+    assert foreign_language("en hund løper på stranden", ["nb"], doubtful=False) is None
+
+
+def test_one_caption_is_a_warning_and_short_ones_are_left_alone() -> None:
+    assert told([*ENGLISH * 67, ARABIC[0]], "en") == [("warning", "sentences that seem to be in 'ar'", "train, en", 1)]
+    assert told(["red truck", "ein Hund", "taxi", "hot dog"], "en") == []
+
+
+def test_of_many_captions_some_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "_READ", 20)
+    assert told(ARABIC * 20, "en") == [("error", "sentences that seem to be in 'ar'", "train, en, 20 of 60", 20)]

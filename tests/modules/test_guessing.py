@@ -1,0 +1,19 @@
+"""What random rankings find."""
+
+import pytest
+import torch
+
+from modules.metrics.retrieval import RetrievalRanks, guessed_mean_recall, retrieval_scores
+
+
+@pytest.mark.parametrize("each", [[1] * 4, [2] * 12, [5] * 15, [2, 1, 2, 1, 2, 2], [3, 3, 2, 2, 2, 3, 3, 2]])
+def test_the_expectation_is_the_mean_over_random_rankings(each: list[int]) -> None:
+    torch.manual_seed(0)
+    of = torch.repeat_interleave(torch.arange(len(each)), torch.tensor(each))
+    found = []
+    for _ in range(1500):
+        to_image = torch.randint(1, len(each) + 1, (len(of),))
+        places = torch.randperm(len(of)) + 1
+        to_text = torch.stack([places[of == image].min() for image in range(len(each))])
+        found.append(retrieval_scores(RetrievalRanks(to_image, to_text, of))["mean_recall"])
+    assert guessed_mean_recall(len(each), len(of)) == pytest.approx(sum(found) / len(found), abs=0.7)

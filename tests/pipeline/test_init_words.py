@@ -1,0 +1,41 @@
+"""What `init` says: the worst fault of the data, and how pictures without captions become searchable."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.own_pictures import COUNT, draw_pictures, refused, run, write_tsv
+
+OPTIONS = ("--backbone=built-in", "--translator=none")
+
+
+def test_the_fault_that_is_found_most_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    lines = [f"{name}\t{text}\tEin großer Hund läuft am Strand und bellt, zum {k}. Mal\ttrain"
+             for k, (name, text) in enumerate(names.items())]  # fmt: skip
+    lines[3:13] = [line.removesuffix("train") + split for line in lines[3:13] for split in ("val", "test")][::2]
+    lines[20:25] = [line.removesuffix("train") + "test" for line in lines[20:25]]
+    table = tmp_path / "mine" / "captions.tsv"
+    table.write_text("\n".join(["image\tcaption_de\tcaption_en\tsplit", *lines]), encoding="utf-8")
+    line = refused(tmp_path, capsys, "mine", *OPTIONS)
+    assert "sentences that seem to be in 'de' (30×: 0.png#en" in line or "seem to be in 'en' (30×: " in line
+    assert line.endswith("; are the columns swapped?; correct the data first")
+    english = [line.replace("Ein großer Hund läuft am Strand und bellt, zum", "A dog runs fast, at") for line in lines]
+    table.write_text("\n".join(["image\tcaption_de\tcaption_en\tsplit", *english]), encoding="utf-8")
+    line = refused(tmp_path, capsys, "mine", *OPTIONS)
+    assert "sentences that seem to be in 'en' (30×: " in line
+    assert "swapped" not in line
+
+
+def test_pictures_without_captions_are_made_searchable(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    write_tsv(tmp_path / "captions.tsv", dict([*names.items()][:-1]))
+    assert run(tmp_path, "init", "mine", "--captions", "captions.tsv", *OPTIONS) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "--pictures" in line]
+    command, _, why = line.partition("  # ")
+    assert why == "also 1 picture without captions"
+    assert shlex.split(command)[-4:] == ["index", "./mine.yaml", "--pictures", str(tmp_path / "mine")]
+    write_tsv(tmp_path / "captions.tsv", names)
+    assert run(tmp_path, "init", "mine", "--captions", "captions.tsv", *OPTIONS, "--force") == 0
+    assert "--pictures" not in capsys.readouterr().out
