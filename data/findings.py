@@ -38,7 +38,8 @@ _TAG = re.compile(
 )
 _TINY, _MOST_TINY = 2.0**-14, 0.1  # the smallest number that float16 holds to 11 bits; share of them that is usual
 _SWAPPED = 0.05  # share of sentences in other languages from which on a file is the wrong one
-_EVIDENCE = 25.0  # for another language; of 24,000 right sentences, short ones too, none reaches it
+_EVIDENCE = 25.0  # for another language; of 17,000 right sentences, short ones too, none reaches it
+_FEW = 20  # sentences of one place; of fewer only those of much evidence are told
 _READ = 2000  # sentences of a split and language, or of an origin of pairs, whose language is looked at
 
 Level = Literal["error", "warning"]
@@ -250,10 +251,14 @@ def _other_languages(corpus: Corpus) -> Iterator[Finding]:
         places[item.split if isinstance(item, Caption) else item.origin, language].append((item, text))
     for (name, language), texts in sorted(places.items()):
         read = texts if len(texts) <= _READ else random.Random(0).sample(texts, _READ)
-        seems = defaultdict(list)
+        seems, surely = defaultdict(list), defaultdict(list)
         for item, text in read:
-            if (other := foreign_language(text, [language], doubtful=False, least=_EVIDENCE)) is not None:
+            if (other := foreign_language(text, [language], doubtful=False)) is not None:
                 seems[other].append(_at(corpus, item, language))
+                if foreign_language(text, [language], doubtful=False, least=_EVIDENCE) is not None:
+                    surely[other].append(seems[other][-1])
+        if len(read) < _FEW or sum(map(len, seems.values())) <= len(read) / 2:  # a short sentence alone tells little
+            seems = surely
         level: Level = "error" if sum(map(len, seems.values())) > _SWAPPED * len(read) else "warning"
         where = f"{name}, {language}" + (f", {_READ:,} of {len(texts):,}" if len(texts) > _READ else "")
         for other, examples in sorted(seems.items()):

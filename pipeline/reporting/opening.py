@@ -133,7 +133,7 @@ def _best(
     chosen = chosen if rows > 1 else "is the only row"
     guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""
     if recall.n and recall.captions:
-        interval += f" (guessing: {guessed_mean_recall(recall.n, recall.captions):.1f} %)"
+        interval += f", by guessing {guessed_mean_recall(recall.n, recall.captions):.1f} %"
     images = f" among {recall.n:,} test images" if recall.n else ""
     return (
         f"{language_name(language)}: {name} ({system}) {chosen}; it finds the right picture first for "
