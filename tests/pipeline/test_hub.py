@@ -279,5 +279,5 @@ def test_code_that_a_text_model_names_elsewhere_is_not_run(exported: ExportedMod
     elsewhere = dict.fromkeys(("AutoConfig", "AutoModel", "AutoTokenizer"), "someone/evil--modeling.Evil")
     config = {"model_type": "evil", "auto_map": elsewhere}
     texts = {"network.json": network, "words.json": {"pretrained": "text"}, "text/config.json": config}
-    with pytest.raises(DataError, match="no tokenizer of transformers there"):
+    with pytest.raises(RecipeError, match="no tokenizer of transformers there"):
         ExportedModel.load(rewritten(model, {name: json.dumps(text) for name, text in texts.items()}))
