@@ -14,7 +14,6 @@ import pytest
 import torch
 from huggingface_hub import ModelCard, errors
 
-from data.errors import DataError
 from pipeline.engine.files import digest_of
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
