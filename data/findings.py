@@ -14,7 +14,7 @@ from data.captions import TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
 from data.errors import DataError
 from data.images import require_picture
-from data.languages import foreign_language
+from data.languages import CERTAIN, foreign_evidence
 from data.pictures import copies_of
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
@@ -251,12 +251,12 @@ def _other_languages(corpus: Corpus) -> Iterator[Finding]:
         places[item.split if isinstance(item, Caption) else item.origin, language].append((item, text))
     for (name, language), texts in sorted(places.items()):
         read = texts if len(texts) <= _READ else random.Random(0).sample(texts, _READ)
-        seems, surely = defaultdict(list), defaultdict(list)
+        seems, surely = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for item, text in read:
-            if (other := foreign_language(text, [language], doubtful=False)) is not None:
-                seems[other].append(_at(corpus, item, language))
-                if foreign_language(text, [language], doubtful=False, least=_EVIDENCE) is not None:
-                    surely[other].append(seems[other][-1])
+            other, evidence = foreign_evidence(text, [language])
+            for found, least in ((seems, CERTAIN), (surely, _EVIDENCE)):
+                if other is not None and evidence >= least:
+                    found[other].append(_at(corpus, item, language))
         if len(read) < _FEW or sum(map(len, seems.values())) <= len(read) / 2:  # a short sentence alone tells little
             seems = surely
         level: Level = "error" if sum(map(len, seems.values())) > _SWAPPED * len(read) else "warning"

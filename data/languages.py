@@ -31,7 +31,9 @@ _NAMES = {
 _READ = 1000  # captions that `detect_languages` reads
 _UNKNOWN = "en"
 _MARGIN_OF_ALL, _MARGIN, _SHARE = 10.0, 5.0, 0.1  # see `detect_languages`
-_OF_DOUBTFUL, _OF_READ, _OF_OTHERS = 5.0, 8.0, 3.0  # see `foreign_language`
+_OF_DOUBTFUL, _OF_OTHERS = 5.0, 3.0  # see `foreign_language`
+CERTAIN = 8.0
+"""The evidence from which on a sentence is certainly in another language: the logarithm of how much likelier it is."""
 _READABLE = tuple(sorted(NLLB.keys() - {"bs", "nn", "no"}))  # those three are hardly told from hr and nb
 
 
@@ -75,9 +77,7 @@ def language_evidence(text: str, language: str) -> float:
     return scores[language] - max(score for code, score in scores.items() if code != language)
 
 
-def foreign_language(
-    text: str, languages: Sequence[str], doubtful: bool, least: float | None = None
-) -> str | None:  # fmt: skip
+def foreign_language(text: str, languages: Sequence[str], doubtful: bool) -> str | None:
     """The language of a sentence, if it is certainly in none of some languages.
 
     It must be e^8 times likelier than each of these, and e^3 times likelier than any other one. Of parts of English
@@ -87,7 +87,6 @@ def foreign_language(
         text: the sentence.
         languages: codes.
         doubtful: there are other signs that it is in none of them; then e^5 is enough.
-        least: the power of e that is asked for instead.
 
     Returns:
         a code; None if that is not certain, or the identifier does not know one of `languages`.
@@ -98,18 +97,31 @@ def foreign_language(
         >>> foreign_language("red truck", ["en", "de"], doubtful=False) is None
         True
     """
+    language, evidence = foreign_evidence(text, languages)
+    return language if evidence >= (_OF_DOUBTFUL if doubtful else CERTAIN) else None
+
+
+def foreign_evidence(text: str, languages: Sequence[str]) -> tuple[str | None, float]:
+    """The language of a sentence if it is likelier than some languages, and by how much: a difference of logarithms.
+
+    Args:
+        text: the sentence.
+        languages: codes.
+
+    Returns:
+        a code and the difference to the likeliest of `languages`; None and 0 where one of these is the likeliest, where
+        another language is nearly as likely, or where the identifier does not know one of `languages`.
+    """
     languages = ["no" if language == "nb" else language for language in languages]  # the identifier has one Norwegian
     identifier = _identifier(tuple(sorted({*_READABLE, *languages})))
     assert identifier is not None
     text = text.lower()
     if not any(map(str.isalpha, text)) or not {*languages} <= {*identifier.labels}:
-        return None
+        return None, 0.0
     (best, score), *others = identifier.rank(text)
-    if least is None:
-        least = _OF_DOUBTFUL if doubtful else _OF_READ
     if best in languages or score - others[0][1] < _OF_OTHERS:
-        return None
-    return None if any(score - other < least for language, other in others if language in languages) else str(best)
+        return None, 0.0
+    return str(best), float(score - max(other for language, other in others if language in languages))
 
 
 class Detected(NamedTuple):

@@ -71,14 +71,15 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
     if rank() > 0:
         return
     plan = planned(jobs, workspace, forced)
+    costs = [step.cost for step in plan if step.cost is not None]
     if plan:
         shown = unique_names(step.job for step in plan)
         rows = [[shown[step.job.key], step.does, *_shown(step.cost)] for step in plan]
         TextTable("dry run", ["job", "does", "time", "memory", "disk"], rows).show_lines()
-    costs = [step.cost for step in plan if step.cost is not None]
-    up_to_date = len(plan) - len(costs)
-    counts = f"{counted(len(plan), 'jobs')}, {up_to_date} up to date; {_total(costs, workspace, at_once)}"
-    info(counts if plan else "with these settings the command runs no jobs")
+        done = len(plan) - len(costs)
+        info(f"{counted(len(plan), 'jobs')}, {done} up to date; {_total(costs, workspace, at_once)}")
+    else:
+        info("with these settings the command runs no jobs")
     if any(not cost.alike for cost in costs):
         info("~: by jobs of this kind and model with other settings or data, scaled by steps and captions where known")
     for stage, names in _lacking(plan, workspace).items():

@@ -26,10 +26,10 @@ def no_gallery(folder: Path) -> str:
             "folder where that was run: its results are in `artifacts` there, or in BILDWORT_ARTIFACTS")  # fmt: skip
 
 
-def require_tops(command: str, tops: Iterable[int], what: str) -> None:
+def require_tops(name: str, tops: Iterable[int], what: str) -> None:
     """Refuse to look for less than one of something, by a RecipeError."""
     if wrong := [top for top in tops if top < 1]:
-        raise RecipeError(f"{command}: {wrong[0]} {what} are wanted; expected 1 or more")
+        raise RecipeError(f"{name}: {wrong[0]} {what} are wanted; expected 1 or more")
 
 
 class Query(NamedTuple):

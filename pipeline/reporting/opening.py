@@ -129,8 +129,10 @@ def _best(
     system, name = key
     recall, first = of_row["recall"], of_row["first"]
     interval = "" if recall.low is None else f" ({recall.low:.1f} … {recall.high:.1f})"
-    chosen = f"is the best of {validated} rows on validation" if validated > 1 else "is the only validated row"
-    chosen = chosen if rows > 1 else "is the only row"
+    if rows == 1:
+        chosen = "is the only row"
+    else:
+        chosen = f"is the best of {validated} rows on validation" if validated > 1 else "is the only validated row"
     guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""
     if recall.n and recall.captions:
         interval += f", by guessing {guessed_mean_recall(recall.n, recall.captions):.1f} %"
