@@ -22,10 +22,11 @@ DEVICE ?= $(or $(firstword $(shell cat $(STAMP) 2>/dev/null)),$(if $(shell nvidi
 INPUTS := pyproject.toml .ci/constraints.txt
 # What the environment was made of; when this changes it is made afresh (faiss-cpu and faiss-gpu overwrite each other).
 WANTED := $(DEVICE) $(shell cat $(INPUTS) | cksum)
+# An editable installation is what is wanted: setuptools' warning about it would look like an error.
 # Modules are compiled when they are first imported: most never are, and compiling all takes longer than the rest.
 unexport PYTHONDONTWRITEBYTECODE
 # pip is brought up to date first: the one that comes with Python 3.11 takes twice as long.
-INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on --no-compile
+INSTALL = PYTHONWARNINGS="ignore:Editable installation" $(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on --no-compile
 export PIP_CONSTRAINT := $(CURDIR)/.ci/constraints.txt
 # Before torch starts: waiting threads must not spin on shared cores.
 export OMP_WAIT_POLICY := PASSIVE

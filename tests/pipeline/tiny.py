@@ -109,9 +109,8 @@ class Tiny:
 
     def job(self, name: str) -> Path:
         """The one finished folder of a job."""
-        (found,) = [path for path in (self.workspace.root / "jobs" / name).iterdir() if path.is_dir()]
-        assert (found / "manifest.json").is_file()
-        return found
+        (manifest,) = (self.workspace.root / "jobs" / name).glob("*/manifest.json")
+        return manifest.parent
 
     def metrics(self, name: str) -> dict:
         return json.loads((self.job(name) / "manifest.json").read_text())["metrics"]
