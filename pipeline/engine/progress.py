@@ -100,7 +100,7 @@ class Progress:
     """The jobs that a run has to do, and the time that those left may take.
 
     A job's time is the median of like jobs: those done in this run, else those done before, else of the jobs of its
-    stage in this run.
+    stage in this run: of trainings by what they read, of others as it is.
 
     Args:
         at_once: how many jobs run side by side.
@@ -111,7 +111,8 @@ class Progress:
         self._waiting: dict[str, Job] = {}
         self._total = self._width = 0
         self._before: Costs | None = None
-        self._now: dict[str, list[float]] = {}  # seconds by likeness and by stage
+        self._now: dict[str, list[float]] = {}  # seconds by likeness
+        self._paces: dict[tuple[str, bool], list[float]] = {}  # by stage: of trainings seconds a token or caption
         self._known: dict[str, Job] = {}
         self._names: dict[str, str] = {}
 
@@ -144,8 +145,9 @@ class Progress:
         """
         expected = self._waiting.pop(job.key, None)
         if whole:
-            for likeness in (next(likenesses(job)), job.stage):
-                self._now.setdefault(likeness, []).append(seconds)
+            read = _amount(job.settings, None)
+            self._now.setdefault(next(likenesses(job)), []).append(seconds)
+            self._paces.setdefault((job.stage, bool(read)), []).append(seconds / (read or 1))
         took = duration(seconds) + ("" if whole else " (continued)")
         parts = [f"{self._line(job, figure)}  {took:>6}"]
         if expected and self._total > 1:
@@ -193,7 +195,9 @@ class Progress:
             return median(times)
         if before.alike and before.seconds is not None:
             return before.seconds
-        return median(self._now[job.stage]) if job.stage in self._now else before.seconds
+        read = _amount(job.settings, None)
+        paces = self._paces.get((job.stage, bool(read)))
+        return median(paces) * (read or 1) if paces else before.seconds
 
 
 def likenesses(job: Job) -> Iterator[str]:

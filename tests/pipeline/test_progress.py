@@ -121,6 +121,16 @@ def test_what_is_unknown_is_said() -> None:
     assert progress.left() == ["more than 30 s left"]  # of its stage there is one, of vse none
 
 
+def test_a_training_is_guessed_from_trainings_of_its_stage_by_what_it_reads() -> None:
+    text, long, short = job("text"), job("nmt-en-de", phase={"steps": 900}), job("mt-en-de", phase={"steps": 90})
+    progress = Progress()
+    progress.expect([text, long, short])
+    progress.finish(text, 24, "", whole=True)
+    assert progress.left() == ["time left unknown"]
+    progress.finish(long, 600, "", whole=True)
+    assert progress.left() == ["about 60 s left"]
+
+
 def test_everything_that_a_job_needs_comes_once_and_before_it() -> None:
     text = job("text")
     start = Job("nmt", "mmt", 1, {}, {"corpus": text.inputs["corpus"], "text": text}, lambda *_: {})
