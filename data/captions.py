@@ -1,5 +1,6 @@
 """The caption table and the parallel table: every sentence of a corpus, one Parquet file each."""
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,7 +19,9 @@ if TYPE_CHECKING:  # takes a second to import
     from datasets import Dataset
 
 HUMAN = "human"
+SPLITS = ("train", "val", "test")
 TRAINING_SPLITS = ("train", "translation")  # retrieval trains on the first; translators may read both
+_SPLIT = re.compile(r"(?:(?P<train>train|restval)|(?P<val>val|dev)|(?P<test>test))\S*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,17 @@ class Pair:
     split: str
     origin: str
     texts: dict[str, str]
+
+
+def split_called(name: str) -> str | None:
+    """The split that a word stands for in somebody's data; None: it stands for none.
+
+    Examples:
+        >>> [split_called(name) for name in ("train", "Validation", "dev", "restval", "test_2016", "a train")]
+        ['train', 'val', 'val', 'train', 'test', None]
+    """
+    match = _SPLIT.fullmatch(name)
+    return match and match.lastgroup
 
 
 _SCHEMA = pa.schema([(field.name, pa.float64() if field.name == "score" else pa.string()) for field in fields(Caption)])

@@ -25,6 +25,25 @@ ISO_639_1 = NLLB.keys() | re.findall(r"\w+", """
     to ts tt tw ty ug ve vo wa wo yo za
 """)  # fmt: skip
 """All codes of two letters, and two that were withdrawn (mo, sh)."""
+LANGUAGE_NAMES = {
+    "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
+    "bn": "Bengali", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish", "de": "German",
+    "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque",
+    "fa": "Persian", "fi": "Finnish", "fo": "Faroese", "fr": "French", "ga": "Irish", "gd": "Scottish Gaelic",
+    "gl": "Galician", "gu": "Gujarati", "ha": "Hausa", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
+    "ht": "Haitian Creole", "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian", "ig": "Igbo", "is": "Icelandic",
+    "it": "Italian", "ja": "Japanese", "jv": "Javanese", "ka": "Georgian", "kk": "Kazakh", "km": "Khmer",
+    "kn": "Kannada", "ko": "Korean", "ku": "Kurdish", "ky": "Kyrgyz", "lb": "Luxembourgish", "lo": "Lao",
+    "lt": "Lithuanian", "lv": "Latvian", "mg": "Malagasy", "mi": "Maori", "mk": "Macedonian", "ml": "Malayalam",
+    "mn": "Mongolian", "mr": "Marathi", "ms": "Malay", "mt": "Maltese", "my": "Burmese", "nb": "Norwegian",
+    "ne": "Nepali", "nl": "Dutch", "nn": "Norwegian Nynorsk", "no": "Norwegian", "oc": "Occitan", "or": "Odia",
+    "pa": "Punjabi", "pl": "Polish", "ps": "Pashto", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian",
+    "sd": "Sindhi", "si": "Sinhala", "sk": "Slovak", "sl": "Slovenian", "so": "Somali", "sq": "Albanian",
+    "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "te": "Telugu", "tg": "Tajik", "th": "Thai",
+    "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese",
+    "xh": "Xhosa", "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zu": "Zulu",
+}  # fmt: skip
+"""Code → English name."""
 _SHOWN = 8
 
 
@@ -32,6 +51,30 @@ def spellings(language: str) -> list[str]:
     """How a language may be written: `de`, `deu`, `deu_Latn`."""
     code = NLLB.get(language, language)
     return list(dict.fromkeys([language, code.partition("_")[0], code]))
+
+
+CALLED = {code: language for language in NLLB for code in spellings(language)}
+CALLED |= {name.casefold(): language for language, name in LANGUAGE_NAMES.items()}
+"""How people write a language, in small letters → its code of two letters."""
+
+
+def language_called(name: str) -> str | None:
+    """The code of a language, as people write it: a code, one with a region or script, or an English name.
+
+    Args:
+        name: in letters of any case.
+
+    Returns:
+        the code of a corpus, of two letters where there is one; None: it is no language's.
+
+    Examples:
+        >>> [language_called(name) for name in ("de", "EN", "en-US", "deu_Latn", "German", "gsw", "a dog")]
+        ['de', 'en', 'en', 'de', 'de', 'gsw', None]
+    """
+    written = name.casefold()
+    code = re.split("[-_]", written)[0]
+    known = CALLED.get(written) or CALLED.get(code)
+    return known or (code if code.isascii() and code.isalpha() and len(code) <= 3 else None)
 
 
 def code_of(language: str, offered: Collection[str], chosen: Mapping[str, str], where: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from data.errors import BadLines, DataError
-from data.language_codes import NLLB, spellings
+from data.language_codes import CALLED, LANGUAGE_NAMES
 from data.lines import read_text
 from data.pictures import SUFFIXES, without_number
 
@@ -31,10 +31,10 @@ CAPTION_OF = f"{CAPTION}:"
 KNOWN_HEADINGS = " and ".join(f"{kind} (or {', '.join(HEADINGS[kind][1:])})" for kind in (PICTURE, CAPTION))
 """Those of pictures and of captions, in words."""
 _CAPTIONS = re.compile(
-    r"(?:alt_?)?(?:caption|text|sentence|description|comment|raw)s?(?:[ _.-]?(\d+|[a-z]{2,3}))?|([a-z]{2})"
+    r"(?:alt_?)?(?:caption|text|sentence|description|comment|raw)s?(?:[ _.-]?(\d+|[a-z]+))?"
+    rf"|([a-z]{{2}}|{'|'.join(map(str.lower, LANGUAGE_NAMES.values()))})"
 )
-_LANGUAGES = {code: language for language in NLLB for code in spellings(language)}
-del _LANGUAGES["id"]  # numbers things
+_LANGUAGES = {called: code for called, code in CALLED.items() if called != "id"}  # which numbers things
 _NUMBERS = re.compile(r"[ _.-]?no$")  # the code of Norwegian
 _CODE = 3  # letters of a code
 _NOTHING = {"", "na", "n/a", "nan", "null", "none", "<na>"}
@@ -140,7 +140,7 @@ def language_in(heading: str) -> str | None:
     """The language in the heading of a column of captions; empty if there is none; None: by it, it holds no captions.
 
     Examples:
-        >>> [language_in(heading) for heading in ("captions_de", "en", "text1", "caption_id")]
+        >>> [language_in(heading) for heading in ("captions_de", "English", "text1", "caption_id")]
         ['de', 'en', '', None]
     """
     match = _CAPTIONS.fullmatch(heading.lower())

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.errors import DataError
-from data.language_codes import NLLB
+from data.language_codes import NLLB, language_called
 from data.lines import visible_files
 from data.pictures import PictureNames, is_inside
 
@@ -13,7 +13,7 @@ TEXT = ".txt"
 """What the name of a text of one picture ends in."""
 LANGUAGE_CODE = "*"
 """What stands for the code of a language in the name of a table a language: `captions.*.tsv`."""
-_CODE = r"(?<![A-Za-z])[a-z]{2,3}(?![A-Za-z])"
+_CODE = r"(?<![A-Za-z])[A-Za-z]{2,3}(?![A-Za-z])"
 _ENDINGS = r"(\.(tsv|csv|txt|token))?(\.gz)?$"
 
 
@@ -43,16 +43,20 @@ def tables_in(path: Path) -> dict[Path, str]:
     before, star, after = path.name.partition(LANGUAGE_CODE)
     if not star:
         return {path: ""}
-    pattern = re.compile(f"{re.escape(before)}([a-z]{{2,3}}){re.escape(after)}")
+    pattern = re.compile(f"{re.escape(before)}([A-Za-z]{{2,3}}){re.escape(after)}")
     files = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
     found = {
-        file: match[1] for file in files
+        file: language_called(match[1]) or match[1] for file in files
         if (match := pattern.fullmatch(file.name)) and file.is_file() and is_inside(file, path.parent)
     }  # fmt: skip
     if not found:
         example = path.name.replace(LANGUAGE_CODE, "en")
         raise DataError(f"{path}: no table of captions of that form; expected {example} and others, where * stands for "
                         "the code of a language")  # fmt: skip
+    of_language: dict[str, Path] = {}
+    for file, language in found.items():
+        if (other := of_language.setdefault(language, file)) != file:
+            raise DataError(f"{file}: captions in {language!r}, as {other.name} has too; keep one table a language")
     return found
 
 
@@ -70,6 +74,6 @@ def as_tables(files: Sequence[Path]) -> Path | None:
         before, after = first[: match.start()], first[match.end() :]
         codes = [file.name[len(before) : len(file.name) - len(after)] for file in files]
         names = [folder / f"{before}{code}{after}" for code in codes]
-        if names == [*files] and all(code in NLLB for code in codes):
+        if names == [*files] and all(code.lower() in NLLB for code in codes):
             return folder / f"{before}{LANGUAGE_CODE}{after}"
     return None

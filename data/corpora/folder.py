@@ -18,11 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from data.captions import Caption, Pair
+from data.captions import SPLITS, Caption, Pair, split_called
 from data.corpora import Corpus
 from data.corpora.caption_files import LANGUAGE_CODE, is_code, tables_in, texts_in
 from data.corpora.picture_splits import PictureSplits
 from data.errors import BadLines, DataError
+from data.language_codes import language_called
 from data.languages import language_of
 from data.lines import read_lines
 from data.pictures import PictureNames, pictures_in
@@ -43,7 +44,6 @@ from data.tables import (
     read_table,
 )
 
-SPLITS = ("train", "val", "test")
 CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
 """What a line of captions is, in words."""
 WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
@@ -227,8 +227,8 @@ class _Reading:
         table = read_table(path, expected, separators="\t", bad=self.bad)
         header = table.rows[0][1] if table.rows else []
         self.half_quoted += [f"{path}:{number}" for number in table.half_quoted]
-        languages = header[1:] if header[:1] == ["picture"] else header
-        if len(languages) < 2 or len(set(languages)) < len(languages) or not all(map(str.isalpha, languages)):
+        languages = [language_called(cell) or "" for cell in (header[1:] if header[:1] == ["picture"] else header)]
+        if len(languages) < 2 or len(set(languages)) < len(languages) or not all(languages):
             raise DataError(f"{path}:1: {chr(9).join(header)!r}, expected a header: en TAB de, or picture TAB en TAB "
                             "de")  # fmt: skip
         for number, cells in table.rows[1:]:
@@ -292,18 +292,19 @@ class _Reading:
             raise DataError(f"{here}: {len(cells)} fields, expected {expected}")
         row = dict(zip(columns, cells, strict=False))
         name, split = self._picture(row[PICTURE], here), row.get(SPLIT, "")
-        if LANGUAGE in row and not is_code(row[LANGUAGE]):
+        own = language_called(row[LANGUAGE]) if LANGUAGE in row else ""
+        if own is None:
             raise DataError(f"{here}: language {row[LANGUAGE]!r}, expected a code like en or de")
-        if split and split not in SPLITS:
+        if split and split_called(split) is None:
             raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
         of_captions = [(column, cell) for column, cell in zip(columns, cells, strict=False) if holds_captions(column)]
         lines = [
-            (column.removeprefix(CAPTION_OF) if column != CAPTION else row.get(LANGUAGE, ""), line)
+            (column.removeprefix(CAPTION_OF) if column != CAPTION else own, line)
             for column, cell in of_captions for text in captions_in(cell) for line in text.split("\n")
         ]  # fmt: skip
-        texts = [(language, line) for language, line in lines if not is_missing(line)] or [(row.get(LANGUAGE, ""), "")]
+        texts = [(language, line) for language, line in lines if not is_missing(line)] or [(own, "")]
         for place, (language, text) in enumerate(texts, 1):
-            yield _Line(path, number, place, name, language, text, split)
+            yield _Line(path, number, place, name, language, text, split_called(split) or "")
 
     def _texts(self, folder: Path) -> Iterator[_Line]:
         """The lines of the texts that are named as pictures; of a text without a caption its first."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from data.captions import Caption, Pair
+from data.captions import Caption, Pair, split_called
 from data.corpora import Corpus
 from data.corpora.coco_form import entries_of_coco, id_of
 from data.corpora.coco_translations import ImageNames, Translated, place_of, read_splits, read_translated
@@ -25,7 +25,7 @@ from data.lines import read_text, visible_files
 from data.pictures import copies_of, named_pictures, pictures_in, unfit_name
 
 ORIGINALS = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
-SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
+_REST = "restval"  # the split of COCO's validation images that are for training
 _KEPT = (
     "images", "filename", "filepath", "split", "cocoid", "sentences", "raw",
     "annotations", "id", "file_name", "image_id", "caption",
@@ -226,8 +226,10 @@ def read_entries(path: Path) -> list[Any]:
 def _image(entry: Any, where: str) -> _Image:
     """Check one entry of the list."""
     split, sentences = _text(entry, "split", where), entry.get("sentences")
-    if split not in SPLITS:
-        raise DataError(f"{where}.split: {split!r} is unknown; expected one of {', '.join(SPLITS)}")
+    if (called := split if split == _REST else split_called(split)) is None:
+        raise DataError(
+            f"{where}.split: {split!r} is unknown; expected one of {', '.join(('train', _REST, 'val', 'test'))}"
+        )
     if not isinstance(sentences, list) or not sentences:
         raise DataError(f"{where} ({entry.get('filename')!r}): no sentences; expected `sentences`, a list, each `raw`")
     filename = _text(entry, "filename", where)
@@ -241,7 +243,7 @@ def _image(entry: Any, where: str) -> _Image:
                             "path in it")  # fmt: skip
     raw = [_text(sentence, "raw", f"{where}.sentences[{k}]").strip() for k, sentence in enumerate(sentences)]
     places = [sentence["annotation"] for sentence in sentences if "annotation" in sentence]
-    return _Image(filename, folder, split, id_of(entry.get("cocoid")) or "", raw, places)
+    return _Image(filename, folder, called, id_of(entry.get("cocoid")) or "", raw, places)
 
 
 def _entry(image: _Image, number: int, k: int) -> str:
@@ -266,7 +268,7 @@ def _split(
     names: ImageNames, root: Path, pictures: Mapping[str, Path],
 ) -> dict[str, str]:  # fmt: skip
     """Image → split: the file's own, that of the lists, or a drawn one; images that are left out are not in it."""
-    kept = [name for name, image in images.items() if settings.restval or image.split != "restval"]
+    kept = [name for name, image in images.items() if settings.restval or image.split != _REST]
     if settings.splits:
         return read_splits({split: root / name for split, name in settings.splits.items()}, names, kept)
     if not settings.drawn:
@@ -274,7 +276,7 @@ def _split(
             raise DataError(
                 "karpathy: COCO's form has no split; set corpus.drawn to a number of images, or corpus.splits"
             )
-        return {name: SPLITS[images[name].split] for name in kept}
+        return {name: "train" if images[name].split == _REST else images[name].split for name in kept}
     in_all = {name for name in kept if any(images[name].sentences) or settings.language not in settings.languages}
     in_all = in_all.intersection(*({caption.image_id for caption in captions} for captions in translations.values()))
     if len(in_all) < 2 * settings.drawn:

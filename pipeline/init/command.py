@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from data.captions import SPLITS
 from data.corpora import Corpus
 from data.corpora.caption_files import is_code
-from data.corpora.folder import SPLITS
 from data.corpora.registry import CORPORA
 from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings

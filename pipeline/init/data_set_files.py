@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data.captions import split_called
 from data.errors import BadLines, DataError
 from data.lines import visible_files
 from data.pictures import is_inside
@@ -23,7 +24,6 @@ FILE_NAME = "file_name"
 """The column of a table of metadata that names the picture's file."""
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")  # by `save_to_disk`
 _METADATA = {"metadata.csv": "csv", "metadata.jsonl": "json", "metadata.parquet": "parquet"}  # name → kind of table
-_SPLITS = ("train", "val", "dev", "test")  # how the names of splits begin
 
 
 @dataclass
@@ -162,7 +162,7 @@ def _grouped(files: Sequence[Path]) -> dict[str, list[Path]]:
     groups: dict[str, list[Path]] = defaultdict(list)
     for path in files:
         name = re.split(r"[-.]", path.name.lower())[0]
-        groups[name if name.startswith(_SPLITS) else ""].append(path)
+        groups[name if split_called(name) else ""].append(path)
     return groups
 
 

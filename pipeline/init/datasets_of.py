@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data.captions import split_called
 from data.errors import BadLines, DataError
 from data.findings import UNNAMED
 from data.images import format_of
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 NO_CAPTION, UNREAD = "rows without a caption", "Parquet files of other folders"
 """What may be left out of a data set."""
-_HELD_OUT = {"val": "val", "dev": "val", "test": "test"}  # how names of splits begin: `validation`, `test_2016`
 _SHARE = 0.1  # of the pictures, for a split that a data set with other splits lacks
 _SAMPLE = 1000
 
@@ -136,7 +136,7 @@ class _Writing:
         """
         root, named = Path(self.source), {line.picture for line in self.lines}
         folders = {name.partition("/")[0].lower() for name in named if "/" in name}
-        if not any(line.split for line in self.lines) and sum(map(_names_split, folders)) > 1:
+        if not any(line.split for line in self.lines) and sum(split_called(name) is not None for name in folders) > 1:
             for line in self.lines:
                 line.split = _split_of(line.picture.partition("/")[0])
         self.left[UNNAMED] = [name for name in pictures_in(root)[0] if name not in named]
@@ -182,12 +182,8 @@ class _Writing:
 
 
 def _split_of(name: str) -> str:
-    """The split that a name of the data set stands for: `validation` is `val`, `test_2016` is `test`."""
-    return next((split for start, split in _HELD_OUT.items() if name.lower().startswith(start)), "train")
-
-
-def _names_split(name: str) -> bool:
-    return name.startswith(("train", *_HELD_OUT))
+    """The split that a name of the data set stands for; training, where it stands for none."""
+    return split_called(name) or "train"
 
 
 def _columns(part: Part, source: str) -> tuple[list[str], str | None]:

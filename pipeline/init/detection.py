@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from data.corpora.caption_files import TEXT, as_tables, is_code, texts_in
-from data.corpora.folder import CAPTIONS, SPLITS, WITHOUT_LANGUAGE
+from data.captions import SPLITS, split_called
+from data.corpora.caption_files import TEXT, as_tables, texts_in
+from data.corpora.folder import CAPTIONS, WITHOUT_LANGUAGE
 from data.corpora.karpathy import read_entries
 from data.errors import BadLines, DataError
+from data.language_codes import language_called
 from data.languages import Detected, detect_languages
 from data.lines import read_lines, read_text, visible_files
 from data.pictures import SUFFIXES, PictureNames, composed, is_inside, is_written, pictures_in, without_number
@@ -268,8 +270,8 @@ def _guessed_columns(file: Path, table: Table, rows: Sequence[Sequence[str]], wi
     if place:
         raise _PassedOverError(f"its pictures stand in column {place + 1} of {width}, and no header names the others")
     whole = [row for row in rows if len(row) == width]
-    split = width > 2 and _usual(row[-1] in (*SPLITS, "") for row in whole)
-    with_language = width > 2 and _usual(is_code(row[1]) and len(row[1]) < 4 for row in whole)
+    split = width > 2 and _usual(not row[-1] or split_called(row[-1]) is not None for row in whole)
+    with_language = width > 2 and _usual(language_called(row[1]) is not None for row in whole)
     if width > 2 and not (split or with_language):
         raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
                         f"{whole[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected "

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from data.corpora.folder import SPLITS
+from data.captions import SPLITS
 from data.errors import DataError
 from data.findings import EMPTY, ENTITY, UNNAMED
 from data.images import size_of

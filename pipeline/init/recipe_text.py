@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from data.captions import SPLITS
 from data.corpora import Corpus
-from data.corpora.folder import SPLITS
 from data.languages import language_name
 from pipeline.engine.console import counted, printable
 from pipeline.init.detection import Found

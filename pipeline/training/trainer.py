@@ -92,8 +92,9 @@ class Estimate(Callback):
             pace = statistics.median(b - a for a, b in zip(self._times, self._times[1:], strict=False))
             left = int(trainer.estimated_stepping_batches) - trainer.fit_loop.total_batch_idx - 1
             if left * pace > _LONG:
-                debug(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
-                       f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
+                say = debug if CONSOLE.is_terminal else info  # a terminal has a bar
+                say(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
+                    f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
                 if trainer.precision == "bf16-mixed" and pl_module.device.type == "cpu":
                     advise_precision()
 

@@ -37,6 +37,22 @@ def test_pictures_and_captions_are_read(root: Path) -> None:
     assert set(sources(FolderSettings(), root)) == {root / "captions.tsv", *(root / "pictures").iterdir()}
 
 
+def test_languages_and_splits_are_written_in_many_ways(root: Path) -> None:
+    write(root, "0.png\tEN\tA dog\tTrain", "1.png\ten-US\tA cat\tvalidation", "2.png\tGerman\tEin Ball\tdev",
+          "3.png\tdeu\tEin Hut\tTesting", "4.png\tzh_Hans\t一只狗\trestval")  # fmt: skip
+    found = [(one.language, one.split) for one in read(FolderSettings(), root, root).captions]
+    assert found == [("en", "train"), ("en", "val"), ("de", "val"), ("de", "test"), ("zh", "train")]
+    write(root, "0.png\tA dog", name="captions.EN.tsv")
+    write(root, "0.png\tEin Hund", name="captions.deu.tsv")
+    write(root, "English\tGerman", "a dog\tein Hund", name="parallel.tsv")
+    read_again = read(FolderSettings(captions="captions.*.tsv", parallel="parallel.tsv"), root, root)
+    assert [one.caption_id for one in read_again.captions] == ["0.png#en1", "0.png#de1"]
+    assert [one.texts for one in read_again.pairs] == [{"en": "a dog", "de": "ein Hund"}]
+    write(root, "0.png\tEin Hut", name="captions.de.tsv")
+    with pytest.raises(DataError, match=r"captions.deu.tsv: captions in 'de', as captions.de.tsv has too; keep one"):
+        read(FolderSettings(captions="captions.*.tsv"), root, root)
+
+
 def test_a_table_a_language(root: Path) -> None:
     write(root, "0.png\tA dog", "0.png\tA cat", name="captions.en.tsv")
     write(root, "1.png\tEin Hund\tval", "0.png\tEine Katze", name="captions.de.tsv")
@@ -213,8 +229,8 @@ def test_texts_of_another_folder_are_named_as_the_pictures(root: Path) -> None:
         (["9.PNG\ten\tA dog"], r"'9\.PNG' in /.*/pictures; did you mean 9\.png\?"),
         (["Sub\\8.png\ten\tA dog"], r"'Sub\\8\.png' in /.*/pictures; did you mean sub/8\.png\?"),
         (["sub/8\ten\tA dog"], r"'sub/8' in /.*; it may be sub/8\.jpg or sub/8\.png: name it with its ending"),
-        (["0.png\tEnglish\tA dog"], "language 'English', expected a code like en or de"),
-        (["0.png\ten\tA dog\tdev"], "split 'dev', expected train, val, test"),
+        (["0.png\tEnglisch\tA dog"], "language 'Englisch', expected a code like en or de"),
+        (["0.png\ten\tA dog\tlater"], "split 'later', expected train, val, test"),
         (["0.png\ten\tA dog\tval", "0.png\tde\tEin Hund\ttest"], "is in test, but in val at .*captions.tsv:1"),
         ([], "no caption; expected picture TAB language TAB caption"),
     ],
@@ -230,8 +246,8 @@ def test_what_does_not_fit_is_named(root: Path, wrong: list[str], said: str) -> 
 
 
 def test_all_bad_lines_are_told_at_once(root: Path) -> None:
-    write(root, "0.png\ten\tA dog\tval", "gone.png\ten\tA dog", "1.png\ten", "1.png\tEnglish\tA dog",
-          "1.png\ten\tA dog\tdev", "0.png\ten\tA dog\ttest", "1.png\ten\t", "2.png\ten\tA cat")  # fmt: skip
+    write(root, "0.png\ten\tA dog\tval", "gone.png\ten\tA dog", "1.png\ten", "1.png\tEnglisch\tA dog",
+          "1.png\ten\tA dog\tlater", "0.png\ten\tA dog\ttest", "1.png\ten\t", "2.png\ten\tA cat")  # fmt: skip
     raw = (root / "captions.tsv").read_bytes().replace(b"A cat", b"K\xe4tzchen") + b"gone\xe4.png\ten\tA dog\n"
     (root / "captions.tsv").write_bytes(raw)
     write(root, "en\tde", "A dog", "A cat\tEine Katze", "A\tb\tc", name="parallel.tsv")
@@ -243,7 +259,7 @@ def test_all_bad_lines_are_told_at_once(root: Path) -> None:
         f"{file}:8": "not UTF-8 (invalid continuation byte); convert the file to UTF-8",
         f"{file}:9": "not UTF-8 (invalid continuation byte); convert the file to UTF-8",  # once, without a picture
         f"{file}:2": f"no picture 'gone.png' in {root}/pictures; name it by its path in that folder",
-        f"{file}:3": "2 fields", f"{file}:4": "language 'English'", f"{file}:5": "split 'dev'",
+        f"{file}:3": "2 fields", f"{file}:4": "language 'Englisch'", f"{file}:5": "split 'later'",
         f"{file}:6": "picture '0.png' is in test",
         f"{root}/parallel.tsv:2": "1 fields", f"{root}/parallel.tsv:4": "3 fields",
     }  # fmt: skip

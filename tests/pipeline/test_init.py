@@ -188,10 +188,10 @@ def test_what_is_not_there_is_told_in_one_line(tmp_path: Path, dino: Path, capsy
     (mine / "notes.txt").write_text("nothing of pictures\n")
     line = refused(work, capsys, str(mine), "--captions", str(mine / "notes.txt"))
     assert "notes.txt: its lines have one column, without a TAB; expected `picture TAB caption`" in line
-    (mine / "captions.tsv").write_text("".join(f"{name}\ten-US\t{text}\n" for name, text in names.items()))
+    (mine / "captions.tsv").write_text("".join(f"{name}\tin English\t{text}\n" for name, text in names.items()))
     line = refused(work, capsys, str(mine))
     assert (
-        "captions.tsv: more than two columns, but the second has no codes of languages such as en (first 'en-US')"
+        "captions.tsv: more than two columns, but the second has no codes of languages such as en (first 'in English')"
         in line
     )
     (mine / "captions.tsv").write_text("".join(f"a\tb\t{name}\n" for name in names))

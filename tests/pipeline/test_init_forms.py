@@ -259,12 +259,12 @@ def test_all_bad_lines_are_told_in_one_run(separator: str, ending: str, tmp_path
 def test_a_first_line_that_is_bad_hides_no_other(tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
     lines = [f"{name}\ten\t{text}\ttrain" for name, text in names.items()]
-    lines[0], lines[4], lines[7] = "0.png\ten", f"{lines[4]}\tmore", lines[7].replace("\ten\t", "\ten-US\t")
-    lines[9] = lines[9].replace("train", "dev")
+    lines[0], lines[4], lines[7] = "0.png\ten", f"{lines[4]}\tmore", lines[7].replace("\ten\t", "\tEnglisch\t")
+    lines[9] = lines[9].replace("train", "later")
     (tmp_path / "mine" / "captions.tsv").write_text("\n".join(lines))
     told = bad_lines(tmp_path, capsys, "mine")
     assert [line.partition("captions.tsv:")[2].partition(",")[0] for line in told] == [
-        "1: 2 fields", "5: 5 fields", "8: language 'en-US'", "10: split 'dev'",
+        "1: 2 fields", "5: 5 fields", "8: language 'Englisch'", "10: split 'later'",
     ]  # fmt: skip
 
 
