@@ -1,9 +1,12 @@
 """The errors that reading data raises on purpose."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-_TOLD = 10
+_TOLD, _ALIKE = 10, 3  # problems that are told, and those of one fault
+_PLACE = re.compile(r".*?:\d+: ")
 
 
 class DataError(ValueError):
@@ -28,9 +31,21 @@ class BadLinesError(DataError):
 
     @property
     def told(self) -> list[str]:
-        """The first ten problems, a line each, and how many more there are."""
-        more = len(self.problems) - _TOLD
-        return [*self.problems[:_TOLD], *([f"{more:,} more lines do not fit"] if more > 0 else [])]
+        """The first ten problems, a line each, and how many more there are; of a fault of many lines the first three.
+
+        Examples:
+            >>> BadLinesError([f"a.csv:{number}: not UTF-8" for number in range(1, 31)]).told
+            ['a.csv:1: not UTF-8', 'a.csv:2: not UTF-8', 'a.csv:3: not UTF-8 (and 27 more lines with this fault)']
+        """
+        places = defaultdict[str, list[int]](list)
+        for number, problem in enumerate(self.problems):
+            places[_PLACE.sub("", problem)].append(number)
+        told = dict(enumerate(self.problems))
+        for alike in (numbers for numbers in places.values() if len(numbers) > _TOLD):
+            told[alike[_ALIKE - 1]] += f" (and {len(alike) - _ALIKE:,} more lines with this fault)"
+            told = {number: problem for number, problem in told.items() if number not in alike[_ALIKE:]}
+        more = len(told) - _TOLD
+        return [*told.values()][:_TOLD] + ([f"{more:,} more lines do not fit"] if more > 0 else [])
 
 
 class BadLines:

@@ -9,11 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import unquote
 
 from data.errors import DataError
 from data.lines import is_control
 
 _NUMBER = re.compile(r"#\d+$")
+_HERE = re.compile(r"^(\./+)+")
 WRITTEN = ".written-by-init"
 """The file that marks a folder that `init` has written: what is in it is nobody's own."""
 _TEXTS = {".txt", ".token", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".md", ".gz"}
@@ -109,17 +111,24 @@ class PictureNames:
     Args:
         pictures: their names, as `pictures_in` gives them.
         left: names of files that are none → why.
+        folder: that they lie in; None: no whole path names one of them.
     """
 
-    def __init__(self, pictures: Iterable[str], left: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, pictures: Iterable[str], left: Mapping[str, str] | None = None, folder: Path | None = None
+    ) -> None:
         self._names = frozenset(pictures)
-        self._left = left or {}
+        self._left, self._folder = left or {}, folder
 
     def name_of(self, cell: str) -> str | None:
         """The picture that is meant; None if there is none of that name, or several.
 
         Args:
-            cell: its name, with its ending or without, and with the number of a caption behind it or not (`1.jpg#0`).
+            cell: its name, as `names_in` reads it, with its ending or without.
+
+        Examples:
+            >>> PictureNames(["sea/1.jpg", "2.jpg"]).name_of("./sea\\\\1.jpg#0")
+            'sea/1.jpg'
         """
         candidates = self._candidates(cell)
         return candidates[0] if len(candidates) == 1 else None
@@ -137,7 +146,9 @@ class PictureNames:
 
     def _candidates(self, cell: str) -> Sequence[str]:
         """The pictures that a cell may mean."""
-        names = dict.fromkeys((composed(cell), without_number(composed(cell))))
+        if (own := composed(cell)) in self._names:  # most are
+            return [own]
+        names = names_in(cell, self._folder)
         for name in names:
             if name in self._names:
                 return [name]
@@ -155,6 +166,25 @@ class PictureNames:
         for name in self._names:
             stems[name.rpartition(".")[0]].append(name)
         return stems
+
+
+def names_in(cell: str, folder: Path | None = None) -> list[str]:
+    """What the name of a picture in a table may stand for: as it is, then without what a path or a link adds to it.
+
+    Args:
+        cell: with the number of a caption behind it or not (`1.jpg#0`).
+        folder: whole paths of pictures in it (`/home/me/photos/1.jpg`) are those from it on.
+
+    Examples:
+        >>> names_in("./sea\\\\a%20dog.jpg#0")[-1]
+        'sea/a dog.jpg'
+    """
+    names = [composed(cell)]
+    path = _HERE.sub("", names[0].replace("\\", "/"))
+    for start in {f"{place.as_posix()}/" for place in (folder.absolute(), folder.resolve())} if folder else ():
+        path = path.removeprefix(composed(start))
+    names += [path, composed(unquote(path))]
+    return list(dict.fromkeys([*names, *map(without_number, names)]))
 
 
 def is_inside(path: Path, folder: Path) -> bool:

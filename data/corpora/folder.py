@@ -111,7 +111,7 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
     _require_columns(settings.columns)
     paths, left = pictures_in(root / settings.pictures)
     splits = PictureSplits(paths, settings.validation, settings.test)
-    reading = _Reading(settings, root / settings.pictures, PictureNames(paths, left), splits)
+    reading = _Reading(settings, root / settings.pictures, PictureNames(paths, left, root / settings.pictures), splits)
     captions = reading.captions(root / settings.captions)
     pairs = [] if settings.parallel is None else list(reading.pairs(root / settings.parallel))
     reading.bad.require_none()

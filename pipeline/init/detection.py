@@ -1,7 +1,8 @@
 """Which captions a folder has, in which form, and the settings of the corpus that reads them."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,7 +15,7 @@ from data.errors import BadLines, DataError
 from data.language_codes import language_called
 from data.languages import Detected, detect_languages
 from data.lines import read_lines, read_text, visible_files
-from data.pictures import SUFFIXES, PictureNames, composed, is_inside, is_written, pictures_in, without_number
+from data.pictures import SUFFIXES, PictureNames, composed, is_inside, is_written, names_in, pictures_in
 from data.tables import (
     CAPTION,
     LANGUAGE,
@@ -24,6 +25,7 @@ from data.tables import (
     Table,
     captions_in,
     columns_of,
+    holds_captions,
     is_header,
     is_picture_name,
     read_table,
@@ -50,6 +52,7 @@ class Found:
         languages: what was detected, if anything was.
         drawn: are pictures drawn for validation and test? Else the captions bring their splits.
         left: what was left out of a data set that was written → where.
+        of_lines: cells of captions that hold several lines, each of which is read as a caption.
     """
 
     form: str
@@ -59,6 +62,7 @@ class Found:
     languages: Detected | None
     drawn: bool
     left: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    of_lines: int = 0
 
     @property
     def captions(self) -> Path:
@@ -73,6 +77,28 @@ class Found:
 
 class _PassedOverError(Exception):
     """A file has no captions; says why."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The pictures of a folder.
+
+    Attributes:
+        folder: that they lie in.
+        names: of the files, with their endings and without, without the folders in it.
+    """
+
+    folder: Path
+    names: Collection[str]
+
+    def called(self, cell: str) -> str:
+        """The name of a picture in a cell: the first of `names_in` that is a file's; the plainest if none is."""
+        names = names_in(cell, self.folder)
+        return next((name for name in names if PurePosixPath(name).name in self.names), names[-1])
+
+    def names_picture(self, cell: str) -> bool:
+        """Does a cell name a picture, be it one of them or not?"""
+        return is_picture_name(cell) or PurePosixPath(self.called(cell)).name in self.names
 
 
 def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) -> Found:
@@ -111,7 +137,7 @@ def _chosen(
     files = [captions] if captions else files
     if len(beside) > 1:
         files = [file for file in files if file not in beside]
-    known = {name for path in pictures for name in (PurePosixPath(path).name, PurePosixPath(path).stem)}
+    known = _Known(folder, {name for path in map(PurePosixPath, pictures) for name in (path.name, path.stem)})
     broken: list[DataError] = []
     passed: list[str] = []
     candidates: list[tuple[Path, Found]] = []
@@ -139,6 +165,11 @@ def _chosen(
         return candidates[0]
     if len(beside) > 1:
         return folder, _texts(folder, pictures, languages)
+    if len(apart := [] if captions else _texts_apart(folder, pictures, languages)) == 1:
+        return apart[0]
+    if apart:
+        raise DataError(f"{folder}: several folders have texts named as the pictures: "
+                        f"{', '.join(place.name for place, _ in apart)}; choose one by --captions FOLDER")  # fmt: skip
     if broken:
         raise broken[0]
     to_make = _TO_MAKE.format(next(iter(pictures)))
@@ -158,7 +189,8 @@ def _one_a_language(candidates: Sequence[tuple[Path, Found]]) -> tuple[Path, Fou
         return None
     names = [name for one in found for name in one.names]
     form = f"a table a language ({together.name})"
-    return together, Found(form, together.parent, corpora[0], names, None, drawn=any(one.drawn for one in found))
+    drawn, of_lines = any(one.drawn for one in found), sum(one.of_lines for one in found)
+    return together, Found(form, together.parent, corpora[0], names, None, drawn, of_lines=of_lines)
 
 
 def _may_be(path: Path, folder: Path) -> bool:
@@ -172,10 +204,10 @@ def _may_be(path: Path, folder: Path) -> bool:
     )
 
 
-def _table(file: Path, known: set[str], languages: Sequence[str]) -> Found:
+def _table(file: Path, known: _Known, languages: Sequence[str]) -> Found:
     """A TSV or CSV: which columns has it? Lines that do not fit are told by the corpus that reads it."""
     bad = BadLines()
-    table = read_table(file, "captions", bad=bad)
+    table = read_table(file, "captions", bad=bad, line_break="\n")
     try:
         return _read_columns(file, table, known, languages)
     except _PassedOverError:
@@ -183,7 +215,7 @@ def _table(file: Path, known: set[str], languages: Sequence[str]) -> Found:
         raise
 
 
-def _read_columns(file: Path, table: Table, known: set[str], languages: Sequence[str]) -> Found:
+def _read_columns(file: Path, table: Table, known: _Known, languages: Sequence[str]) -> Found:
     """What the columns of a table hold."""
     rows = [cells for _, cells in table.rows]
     header = columns_of(rows[0]) if rows else None
@@ -201,6 +233,8 @@ def _read_columns(file: Path, table: Table, known: set[str], languages: Sequence
     if columns[:2] != [PICTURE, CAPTION] and (header or place) and once:
         settings["columns"] = columns  # the corpus would not guess them; of several of captions it reads the header
     detected = None
+    of_lines = sum("\n" in cell for row in rows for column, cell in zip(columns, row, strict=False)
+                   if holds_captions(column))  # fmt: skip
     if LANGUAGE not in columns and CAPTION in columns:
         places = [number for number, column in enumerate(columns) if column == CAPTION]
         cells = (row[number] for row in rows for number in places if len(row) > number)
@@ -208,9 +242,9 @@ def _read_columns(file: Path, table: Table, known: set[str], languages: Sequence
         detected = None if languages else detect_languages(texts)
         settings["languages"] = detected.languages if detected else [*languages]
     with_splits = SPLIT in columns and all(len(row) != width - 1 and row[-1] for row in rows if len(row) <= width)
-    names = [_named(row[place], known) for row in rows if len(row) > place]
-    form = "a TSV" if table.separator == "\t" else "a CSV"
-    return Found(f"{form} ({file.name})", file.parent, settings, names, detected, drawn=not with_splits)
+    names = [known.called(row[place]) for row in rows if len(row) > place]
+    form = f"a {'TSV' if table.separator == chr(9) else 'CSV'} ({file.name})"
+    return Found(form, file.parent, settings, names, detected, drawn=not with_splits, of_lines=of_lines)
 
 
 def _usual(values: Iterable[int]) -> int:
@@ -241,26 +275,26 @@ def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str])
     return Found("a text a picture", folder, settings, [*texts.values()], detected, drawn=True, left=left)
 
 
-def _place_of_pictures(rows: Sequence[Sequence[str]], known: set[str], places: Iterable[int]) -> int:
+def _texts_apart(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str]) -> list[tuple[Path, Found]]:
+    """Folders in a folder whose texts are named as pictures in another one: `captions/1.txt` for `images/1.jpg`."""
+    found = []
+    for place in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        if not is_written(place) and is_inside(place, folder):
+            with suppress(DataError):
+                found.append((place, _texts(place, pictures, languages)))
+    return found
+
+
+def _place_of_pictures(rows: Sequence[Sequence[str]], known: _Known, places: Iterable[int]) -> int:
     """The column that names pictures in half of the lines or more."""
     sample = rows[:SAMPLE]
     for place in places:
-        named = sum(len(row) > place and _names_picture(row[place], known) for row in sample)
+        named = sum(len(row) > place and known.names_picture(row[place]) for row in sample)
         if 2 * named >= len(sample):
             return place
     raise _PassedOverError(
         f"its columns name no pictures of the folder (its first line begins with {sample[0][0][:40]!r})"
     )
-
-
-def _names_picture(cell: str, known: set[str]) -> bool:
-    return is_picture_name(cell) or PurePosixPath(_named(cell, known)).name in known
-
-
-def _named(cell: str, known: set[str]) -> str:
-    """The name of a picture in a cell: without the number of a caption, if that is no part of it."""
-    name = composed(cell)
-    return name if PurePosixPath(name).name in known else without_number(name)
 
 
 def _guessed_columns(file: Path, table: Table, rows: Sequence[Sequence[str]], width: int, place: int) -> list[str]:

@@ -53,7 +53,10 @@ def what_was_found(plan: Plan) -> Iterator[str]:
 
 
 def _several_in_one(plan: Plan) -> Iterator[str]:
-    """A warning where half of the captions or more seem to be several in one."""
+    """Warnings where a cell holds several captions, or half of the captions or more seem to be several in one."""
+    if cells := plan.found.of_lines:
+        yield (f"warning   {counted(cells, 'cells')} of captions hold several lines, each read as a caption; if a "
+               "caption was only broken into lines, write it as one and start init again")  # fmt: skip
     captions = [ENTITY.sub("", caption.text) for caption in plan.corpus.captions]
     for separator in _BETWEEN:
         count = sum(separator in caption for caption in captions)

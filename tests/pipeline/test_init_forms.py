@@ -1,5 +1,6 @@
 """`bildwort init` reads captions in the forms in which people have them."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,40 @@ def test_numbered_columns_of_captions_before_the_picture(tmp_path: Path, capsys)
     assert captions_of(tmp_path)["captions"] == 2 * COUNT
 
 
+def test_a_picture_is_named_as_programs_name_it(tmp_path: Path) -> None:
+    """By a path from here, of Windows, of a link, and by a whole one; a picture that is called so comes first."""
+    folder = tmp_path / "mine" / "my pictures"
+    names = draw_pictures(folder, COUNT)
+    (folder / "4.png").rename(folder / "my%20four.png")
+    called = dict(zip(names, ("./my pictures/0.png", r"my pictures\1.png", "my%20pictures/2.png", f"{folder}/3.png",
+                              "my pictures/my%20four.png", r".\my%20pictures\5.png#0"), strict=False))  # fmt: skip
+    texts = {called.get(name, f"my pictures/{name}"): text for name, text in names.items()}
+    write_tsv(tmp_path / "mine" / "captions.tsv", texts)
+    made(tmp_path, "mine", *OPTIONS)
+    read = captions_of(tmp_path)
+    assert (read["captions"], read["images"]) == (COUNT, COUNT)
+
+
+def test_lines_of_a_cell_are_captions_and_it_is_said(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    rows = ["image,caption", *(f'{name},"{text}\n{text} again"' for name, text in names.items())]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(rows))
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    told = capsys.readouterr().out
+    assert f"{2 * COUNT} English (detected), 2 a picture" in told
+    assert f"warning   {COUNT} cells of captions hold several lines, each read as a caption; if a caption was" in told
+
+
+def test_a_table_of_another_encoding_is_told_in_few_lines(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    write_tsv(tmp_path / "mine" / "captions.tsv", names)
+    text = (tmp_path / "mine" / "captions.tsv").read_text().replace("\t", "\tÜber ")
+    (tmp_path / "mine" / "captions.tsv").write_bytes(text.encode("cp1252"))
+    told = bad_lines(tmp_path, capsys, "mine")
+    assert len(told) == 3
+    assert told[2].endswith(f"convert the file to UTF-8 (and {COUNT - 3} more lines with this fault)")
+
+
 def test_a_number_sign_in_the_name_of_a_picture(tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
     for name in names:
@@ -211,9 +246,13 @@ def test_a_text_beside_each_picture_and_texts_in_a_folder_of_their_own(tmp_path:
     for path in (tmp_path / "mine" / "holiday").glob("*.txt"):
         path.rename(tmp_path / "mine" / "texts" / path.name)
     texts = str(tmp_path / "mine" / "texts")
-    recipe = made(tmp_path / "apart", str(tmp_path / "mine"), "--captions", texts, *OPTIONS)
-    assert (recipe.corpus.options.captions, recipe.corpus.options.pictures) == ("texts", "holiday")
-    assert captions_of(tmp_path / "apart")["captions"] == 2 * COUNT
+    for work, more in (("apart", ()), ("named", ("--captions", texts))):
+        recipe = made(tmp_path / work, str(tmp_path / "mine"), *more, *OPTIONS)
+        assert (recipe.corpus.options.captions, recipe.corpus.options.pictures) == ("texts", "holiday")
+        assert captions_of(tmp_path / work)["captions"] == 2 * COUNT
+    shutil.copytree(texts, tmp_path / "mine" / "texte")
+    line = refused(tmp_path / "both", capsys, str(tmp_path / "mine"), *OPTIONS)
+    assert "several folders have texts named as the pictures: texte, texts; choose one by --captions FOLDER" in line
 
 
 def test_texts_that_are_no_captions(tmp_path: Path, capsys) -> None:
