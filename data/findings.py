@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from data.captions import TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
-from data.errors import DataError
-from data.images import require_picture
+from data.images import unreadable
 from data.languages import CERTAIN, foreign_evidence
 from data.pictures import copies_of
 from data.regions import RegionStore
@@ -22,6 +21,7 @@ from data.text import UNSPACED
 
 EMPTY = "lines left out, for a sentence is empty"
 """What is found of `Corpus.empty`."""
+UNREADABLE = "pictures that cannot be read"
 UNNAMED = "pictures that no caption names"
 """What is found of `Corpus.unnamed`."""
 HALF_QUOTED = "lines whose quotation marks are kept, for others of the file are not written as a spreadsheet does"
@@ -76,6 +76,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
         *_missing_captions(captions),
         *_some("warning", EMPTY, "text", corpus.empty),
         *_some("warning", UNNAMED, "pictures", corpus.unnamed),
+        *_some("warning", f"{UNREADABLE}, left out with their captions", "pictures", corpus.unreadable),
         *_some("warning", HALF_QUOTED, "text", corpus.half_quoted),
         *_shared_sentences(corpus, sentences),
         *_repeated_sentences(corpus, sentences),
@@ -142,13 +143,8 @@ def _picture_findings(corpus: Corpus) -> Iterator[Finding]:
     images = dict.fromkeys(caption.image_id for caption in corpus.captions)
     without = [image_id for image_id in images if image_id not in corpus.pictures]
     yield from _some(level, "images without a picture", folder, without)
-    broken = []
-    for path in corpus.pictures.values():
-        try:
-            require_picture(path, whole=corpus.regions is None)  # one that is cut would end hours of extracting
-        except DataError as error:
-            broken.append(str(error))
-    yield from _some(level, "pictures that cannot be read", folder, broken)
+    whole = corpus.regions is None  # a picture that is cut would end hours of extracting
+    yield from _some(level, UNREADABLE, folder, [*unreadable(corpus.pictures, whole).values()])
     yield from _pictures_in_two_splits(corpus)
 
 

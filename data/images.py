@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -33,6 +33,22 @@ def require_picture(path: Path, whole: bool = False) -> None:
         DataError: it is missing, is no picture, has too many pixels, or (`whole`) is cut or damaged.
     """
     _read(path, (lambda image: _as_rgb(image, 1)) if whole else (lambda image: image))
+
+
+def unreadable(pictures: Mapping[str, Path], whole: bool) -> dict[str, str]:
+    """Pictures that `require_picture` refuses, by name, and why.
+
+    Examples:
+        >>> unreadable({"1.jpg": Path("gone.jpg")}, whole=True)
+        {'1.jpg': 'gone.jpg: no such file'}
+    """
+    broken = {}
+    for name, path in pictures.items():
+        try:
+            require_picture(path, whole)
+        except DataError as error:
+            broken[name] = str(error)
+    return broken
 
 
 def open_picture(picture: Path | Image.Image, size: int | None = None) -> Image.Image:

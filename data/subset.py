@@ -1,4 +1,4 @@
-"""A part of a corpus's training data: fewer images, or fewer captions of an image."""
+"""A part of a corpus: fewer training images or captions of an image, or no pictures that cannot be read."""
 
 import hashlib
 from collections import defaultdict
@@ -7,6 +7,7 @@ from dataclasses import replace
 from data.captions import Caption
 from data.corpora import Corpus
 from data.errors import DataError
+from data.images import unreadable
 
 _TRAIN = "train"
 
@@ -47,6 +48,18 @@ def training_subset(corpus: Corpus, images: int | None, captions_per_image: int 
         captions=[row for row in corpus.captions if row.split != _TRAIN or row.caption_id in chosen],
         pairs=[pair for pair in corpus.pairs if pair.image_id not in left_out],
         pictures={name: path for name, path in corpus.pictures.items() if name not in left_out},
+    )
+
+
+def without_unreadable(corpus: Corpus) -> Corpus:
+    """A corpus without the images whose picture cannot be read, in any split; it says which they were."""
+    broken = unreadable(corpus.pictures, corpus.regions is None)
+    return replace(
+        corpus,
+        captions=[caption for caption in corpus.captions if caption.image_id not in broken],
+        pairs=[pair for pair in corpus.pairs if pair.image_id not in broken],
+        pictures={name: path for name, path in corpus.pictures.items() if name not in broken},
+        unreadable=[*broken.values()],
     )
 
 

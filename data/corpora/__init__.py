@@ -26,6 +26,7 @@ class Corpus:
             corpus that is made here.
         empty: where lines stand (`file:line`) that were left out because a sentence in them is empty.
         unnamed: pictures of the corpus's folder that no caption names; empty where lists decide what is read.
+        unreadable: what is wrong with pictures that were left out with their captions.
         half_quoted: where cells in quotation marks stand that are kept, for not all of their file are written so.
         twins: twin image ids and expected words for the ambiguity test; empty in most corpora.
     """
@@ -39,6 +40,7 @@ class Corpus:
     place: Callable[[Caption | Pair, str], str] | None = None
     empty: list[str] = field(default_factory=list)
     unnamed: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
     half_quoted: list[str] = field(default_factory=list)
     twins: list[dict[str, str]] = field(default_factory=list)
     tasks: dict[str, str] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class PrecomputedSettings:
     test: str = "test"
     """Name of the test files; COCO's 5,000 images are `testall`."""
 
-    captions_per_image: int = 5
+    lines_per_image: int = 5
     """Lines of captions an image."""
 
     ids: bool = True
@@ -81,8 +81,8 @@ def read(settings: PrecomputedSettings, root: Path | None, folder: Path) -> Corp
         DataError: no root, a setting or a file that does not fit, or counts that do not.
     """
     root = _require(root)
-    if settings.captions_per_image < 1:
-        raise DataError(f"precomputed: captions_per_image is {settings.captions_per_image}; expected 1 or more")
+    if settings.lines_per_image < 1:
+        raise DataError(f"precomputed: lines_per_image is {settings.lines_per_image}; expected 1 or more")
     if len(set(_names(settings).values())) < 3:
         raise DataError(f"precomputed: train, val and test are {', '.join(_names(settings).values())}; each is its own")
     parts = [_part(root / settings.folder, split, name, settings) for split, name in _names(settings).items()]
@@ -95,7 +95,7 @@ def read(settings: PrecomputedSettings, root: Path | None, folder: Path) -> Corp
         regions=PrecomputedRegions(root / settings.folder, parts),
         task=settings.task,
         label=settings.label,
-        place=_Places(parts, settings.captions_per_image),
+        place=_Places(parts, settings.lines_per_image),
         empty=empty,
     )
 
@@ -165,19 +165,19 @@ def _names(settings: PrecomputedSettings) -> dict[str, str]:
 
 def _part(folder: Path, split: str, name: str, settings: PrecomputedSettings) -> _Part:
     """The files of one split, checked against one another."""
-    images, text, each = folder / f"{name}_ims.npy", folder / f"{name}_caps.txt", settings.captions_per_image
+    images, text, each = folder / f"{name}_ims.npy", folder / f"{name}_caps.txt", settings.lines_per_image
     lines = [line.strip() for line in read_lines(text, f"the captions of {images.name}, {each} lines an image")]
     count, rest = divmod(len(lines), each)
     if not count or rest:
         raise DataError(
             f"{text}: {len(lines)} lines, expected a multiple of {each}, lines an image; if images have another "
-            "number of captions, set corpus.captions_per_image"
+            "number of captions, set corpus.lines_per_image"
         )
     array = _open_images(images)
     if len(array) not in (count, len(lines)):
         raise DataError(
             f"{images}: {len(array)} rows for {len(lines)} lines of {text.name}; expected {count} (each image once) "
-            f"or {len(lines)} (once a caption), for corpus.captions_per_image is {each}"
+            f"or {len(lines)} (once a caption), for corpus.lines_per_image is {each}"
         )
     step = len(array) // count
     if step > 1:
@@ -210,7 +210,7 @@ def _require_copies(path: Path, array: NDArray[np.floating], step: int) -> None:
         if any(other != first for other in others):
             raise DataError(
                 f"{path}: rows {image * step} … {(image + 1) * step - 1} differ, expected {step} copies of one image "
-                "(a row a caption); if each row is another image, set corpus.captions_per_image=1"
+                "(a row a caption); if each row is another image, set corpus.lines_per_image=1"
             )
 
 
@@ -253,7 +253,7 @@ def _require_distinct(parts: list[_Part]) -> None:
 def _captions(parts: list[_Part], settings: PrecomputedSettings, empty: list[str]) -> Iterator[Caption]:
     for part in parts:
         for number, text in enumerate(part.lines):
-            image, k = divmod(number, settings.captions_per_image)
+            image, k = divmod(number, settings.lines_per_image)
             if text:
                 caption_id = f"{part.ids[image]}#{settings.language}{k + 1}"
                 yield Caption(part.ids[image], caption_id, settings.language, text, part.split)

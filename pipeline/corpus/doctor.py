@@ -10,7 +10,7 @@ from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.findings import Finding
 from data.report import data_report
-from data.subset import training_subset
+from data.subset import training_subset, without_unreadable
 from pipeline.engine.console import counted, info
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
@@ -57,6 +57,8 @@ def read_corpus(recipe: Recipe, folder: Path) -> Corpus:
     content = CORPORA[corpus.name].read(corpus.options, root, folder)
     if content.regions is None and not content.pictures:
         raise RecipeError(f"{corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
+    if corpus.unreadable == "skip" and content.regions is None:
+        content = without_unreadable(content)
     if corpus.is_subset:
         return training_subset(content, corpus.images, corpus.captions_per_image, recipe.seed)
     return content

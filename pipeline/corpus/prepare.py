@@ -10,7 +10,7 @@ from data.captions import TRAINING_SPLITS, read_captions, write_captions, write_
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.extractor import EXTRACTOR_VERSION, Extractor
-from data.findings import Finding
+from data.findings import UNREADABLE, Finding
 from data.lines import read_lines
 from data.pictures import pictures_in
 from data.processes import cores
@@ -55,6 +55,9 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         settings["subset"] = {
             "images": corpus.images, "captions_per_image": corpus.captions_per_image, "seed": recipe.seed,
         }  # fmt: skip
+
+    if corpus.unreadable == "skip":
+        settings["unreadable"] = corpus.unreadable
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave captions, pairs, regions and the data report."""
@@ -176,9 +179,10 @@ def _write_report(report: DataReport, name: str, folder: Path) -> None:
     if report.errors:
         say_findings(report.findings)
         first = report.errors[0]
+        skip = ", or leave them out by --corpus.unreadable=skip" if first.what == UNREADABLE else ""
         raise RecipeError(
             f"{name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); correct the "
-            f"data; all findings are in {folder / 'report.md'}"
+            f"data{skip}; all findings are in {folder / 'report.md'}"
         )
 
 

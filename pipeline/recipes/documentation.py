@@ -25,7 +25,7 @@ _OF_A_RECIPE = (
 def documented_recipe(recipe: Recipe) -> str:
     """A recipe as YAML: every setting with its value and, above it, its documentation; it loads as the same recipe."""
     lines = [f"# recipe {recipe.name}", f"seed: {recipe.seed}", "corpus:", f"  name: {recipe.corpus.name}"]
-    for key in ("root", "images", "captions_per_image"):
+    for key in (field.name for field in fields(recipe.corpus) if field.name not in ("name", "options")):
         if (value := getattr(recipe.corpus, key)) is not None:
             lines.append(f"  {key}: {_value(value)}")
     lines += _lines(recipe.corpus.options, "  ")

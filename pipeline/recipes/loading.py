@@ -4,7 +4,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +255,7 @@ def _corpus(values: dict[str, Any]) -> CorpusSettings:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CORPORA)}"
         raise RecipeError(f"corpus.name is {name!r}; {hint}")
     own = {"name": name, "root": root}
-    own |= {key: values.pop(key) for key in ("images", "captions_per_image") if key in values}
+    own |= {field.name: values.pop(field.name) for field in fields(CorpusSettings)
+            if field.name in values and field.name != "options"}  # fmt: skip
     settings = typed(CorpusSettings, own, "corpus")
     return replace(settings, options=typed(CORPORA[name].settings, values, "corpus"))

@@ -79,9 +79,9 @@ def test_copies_and_single_rows_give_the_same_store(tmp_path: Path, shape: tuple
 
 def test_another_number_of_captions(root: Path) -> None:
     write_precomputed(root / "f30k_precomp", SIZES, each=2)
-    assert len(load(root, captions_per_image=2).captions) == 2 * 14
+    assert len(load(root, lines_per_image=2).captions) == 2 * 14
     write_precomputed(root / "f30k_precomp", SIZES, each=1)
-    assert len(load(root, captions_per_image=1).open_regions()) == 14
+    assert len(load(root, lines_per_image=1).open_regions()) == 14
 
 
 @pytest.mark.parametrize("each", [1, 5])
@@ -112,15 +112,15 @@ def test_empty_lines_are_left_out_with_their_places(root: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"captions_per_image": 0}, "captions_per_image is 0"),
+        ({"lines_per_image": 0}, "lines_per_image is 0"),
         ({"val": "test"}, "train, val and test are train, test, test; each is its own"),
         ({"folder": "nowhere"}, r"nowhere/train_caps\.txt: no such file; expected the captions of train_ims\.npy, 5"),
         ({"test": "test2"}, r"test2_caps\.txt: no such file"),
-        ({"captions_per_image": 4}, r"train_caps\.txt: 35 lines, expected a multiple of 4"),
+        ({"lines_per_image": 4}, r"train_caps\.txt: 35 lines, expected a multiple of 4"),
         (
-            {"captions_per_image": 7},
+            {"lines_per_image": 7},
             r"train_ims\.npy: 7 rows for 35 lines of train_caps\.txt; expected 5 \(each image once\) or 35 \(once a "
-            r"caption\), for corpus\.captions_per_image is 7",
+            r"caption\), for corpus\.lines_per_image is 7",
         ),
     ],
 )

@@ -2,14 +2,15 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from data.captions import Caption, Pair
+from data.captions import Caption, Pair, read_captions
 from data.corpora import Corpus
+from data.corpora.registry import CORPORA
 from data.regions import RegionStore, write_regions
 from modules.metrics.retrieval import fold_scores, retrieval_scores
 from pipeline.cli import main
@@ -18,6 +19,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import CorpusSettings
 from pipeline.retrieval.ranks import read_ranks
 from tests.data.layouts import SIZES, write_folder, write_json, write_karpathy, write_precomputed, write_xtd10
 from tests.pipeline.drawn import draw
@@ -130,7 +132,27 @@ def test_all_that_is_wrong_with_pictures_is_said_before_any_is_read(tmp_path: Pa
     monkeypatch.setattr("pipeline.corpus.prepare.Extractor", None)  # it is not asked
     monkeypatch.chdir(tmp_path)
     assert main(["prepare", "--recipe", "own", f"--corpus.root={tmp_path / 'data'}"]) == 1
-    assert "pictures that cannot be read (2×" in " ".join(capsys.readouterr().err.split())
+    told = " ".join(capsys.readouterr().err.split())
+    assert "pictures that cannot be read (2×" in told
+    assert "correct the data, or leave them out by --corpus.unreadable=skip" in told
+
+
+def test_pictures_that_cannot_be_read_are_left_out_if_asked_for(tmp_path: Path, monkeypatch, capsys) -> None:
+    """With their captions and pairs; other corpora keep their keys."""
+    write_folder(data := tmp_path / "data")
+    (data / "pictures" / "3.png").write_text("no picture")
+    (data / "pictures" / "5.png").write_bytes((data / "pictures" / "5.png").read_bytes()[:-40])
+    monkeypatch.chdir(tmp_path)
+    words = ["--recipe", "own", f"--corpus.root={data}", "--corpus.unreadable=skip"]
+    assert main(["prepare", *words]) == 0
+    assert "pictures that cannot be read, left out with their captions: 2×" in " ".join(capsys.readouterr().out.split())
+    workspace = Workspace(tmp_path / "artifacts")
+    job = Graph(load_recipe("own", words[2:]), workspace).corpus
+    kept = read_captions(workspace.folder(job) / "captions.parquet")["image_id"][:]
+    assert {*kept} == {f"{number}.png" for number in range(40)} - {"3.png", "5.png"}
+    plain = Graph(load_recipe("own", [words[2]]), workspace).corpus
+    assert plain.key != job.key
+    assert plain.key == Graph(load_recipe("own", [words[2], "--corpus.unreadable=refuse"]), workspace).corpus.key
 
 
 def test_pictures_of_pairs_alone_keep_their_regions(tmp_path: Path) -> None:
@@ -251,3 +273,13 @@ def test_recipes_of_flickr30k_and_coco_are_the_paper_s_on_another_corpus() -> No
     flickr = load_recipe("flickr30k").corpus.options
     assert flickr.keep_suffix
     assert flickr.regions == multi30k.corpus.options.regions  # one store for both
+
+
+def test_no_corpus_has_a_setting_of_all_corpora(tmp_path: Path) -> None:
+    """A recipe could not set it."""
+    of_all = {field.name for field in fields(CorpusSettings)}
+    for name, corpus in CORPORA.items():
+        assert not of_all & {field.name for field in fields(corpus.settings)}, name
+    (tmp_path / "mine.yaml").write_text("corpus: {name: precomputed, lines_per_image: 1, images: 3}")
+    recipe = load_recipe(str(tmp_path / "mine.yaml"))
+    assert (recipe.corpus.options.lines_per_image, recipe.corpus.images) == (1, 3)
