@@ -191,8 +191,10 @@ def _distrust(own: Collection[tuple[str, str]], results: Sequence[Result]) -> li
         runs = "one training" if seeds == 1 else f"{seeds} trainings"
         missing = "not how much another training would differ" if seeds == 1 else "other trainings only roughly"
         doubts.append(f"some rows have {runs}: their intervals show {missing} (vse.seeds)")
-    if sizes := {it.n for it in recalls if it.n and it.n < FEW}:
-        doubts.append(f"{min(sizes)} test images are too few to compare rows")
+    sizes = [(it.n, "test images") for it in recalls if it.n]
+    sizes += [(it.captions, f"test captions in {language_name(it.language)}") for it in recalls if it.captions]
+    if sizes and (fewest := min(sizes, key=lambda size: size[0]))[0] < FEW:
+        doubts.append(f"{fewest[0]} {fewest[1]} are too few to compare rows")
     if not doubts:
         doubts.append("intervals are of this corpus and these settings; another corpus may answer otherwise")
     return [f"Read with care: {'; '.join(doubts)}."]

@@ -66,7 +66,7 @@ def test_a_header_says_what_columns_hold() -> None:
 @pytest.mark.parametrize(
     ("header", "columns"),
     [
-        ("image,caption_en,caption_de", "picture,caption:en,caption:de"), ("image,Text-DE", "picture,caption:de"),
+        ("image,English,German", "picture,caption:en,caption:de"), ("image,Text-DE", "picture,caption:de"),
         ("caption_1,caption_2,image,split", "caption,caption,picture,split"), ("image,texts", "picture,caption"),
         ("image,caption,caption_de", "picture,caption,caption:de"), ("image,caption_id,caption", "picture,-,caption"),
         ("image,caption,en", "picture,caption,-"), ("image,caption,caption_2", "picture,caption,-"),

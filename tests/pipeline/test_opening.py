@@ -10,17 +10,22 @@ from pipeline.reporting.report import report
 from tests.pipeline.test_report import finish, scores
 
 
-def first_sentence(workspace: Workspace, validated: dict[str, float], *rows: str) -> str:
-    """The first sentence of a report on rows of the same test figures, of which some were validated."""
+def sentences(workspace: Workspace, validated: dict[str, float], *rows: str, captions: int = 120) -> list[str]:
+    """What a report says first, of rows of the same test figures on 120 images, of which some were validated."""
     recipe = load_recipe("scenes", [f"--vse.only=[{','.join(rows)}]", "--vse.test=[en]"])
     for row in Graph(recipe, workspace).rows:
-        of_image = np.ones(120, dtype=int)
-        files = {"text_to_image": of_image, "image_to_text": of_image, "caption_image": np.arange(120)}
+        found = np.ones(captions, dtype=int)
+        files = {"text_to_image": found, "image_to_text": np.pad(found, (0, 120 - captions)),
+                 "caption_image": np.arange(captions)}  # fmt: skip
         val = {"val": {"en": {"rsum": validated[row.name]}}} if row.name in validated else {}
         finish(workspace, row.job, {"test": {"en": scores(100.0)}, **val}, [("en", files)])
     report(Graph(recipe, workspace))
     text = (workspace.root / "scenes" / "report" / "report.md").read_text(encoding="utf-8")
-    return next(line for line in text.splitlines() if line.startswith("- ")).removeprefix("- English: ")
+    return [line.removeprefix("- ") for line in text.splitlines() if line.startswith("- ")]
+
+
+def first_sentence(workspace: Workspace, validated: dict[str, float], *rows: str) -> str:
+    return sentences(workspace, validated, *rows)[0].removeprefix("English: ")
 
 
 def test_without_validation_no_row_is_called_the_best(workspace: Workspace) -> None:
@@ -41,3 +46,10 @@ def test_rows_that_were_not_validated_are_not_counted(workspace: Workspace, vali
 
 def test_a_single_row_needs_no_validation(workspace: Workspace) -> None:
     assert first_sentence(workspace, {}, "none").startswith("none (san) is the only row; ")
+
+
+@pytest.mark.parametrize(("captions", "said"), [(120, False), (20, True)])
+def test_few_captions_among_many_images_are_told(workspace: Workspace, captions: int, said: bool) -> None:
+    text = " ".join(sentences(workspace, {}, "none", "mt-f", captions=captions))
+    assert ("20 test captions in English are too few to compare rows" in text) == said
+    assert "too few to compare rows" not in text or said
