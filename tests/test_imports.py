@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[1]
 FORBIDDEN = {"data": {"modules", "pipeline"}, "modules": {"data", "pipeline"}}
 ROOMS = [
     "errors", "recipes", "engine", "training", "visualization", "corpus", "translation", "vectors", "init", "retrieval",
-    "analyses", "graph", "similarity", "export", "gallery", "serve", "app", "reporting", "evaluation", "stages",
-    "library", "bildwort", "commands",
+    "analyses", "graph", "similarity", "export", "gallery", "embedding", "serve", "app", "reporting", "evaluation",
+    "stages", "library", "bildwort", "commands",
 ]  # fmt: skip
 MOST_FILES = 12
 FILES = {"errors", "graph", "library", "stages"}  # rooms of one file
-APART = {("reporting", room) for room in ("export", "gallery", "serve", "app")}  # neither knows the other
+APART = {("reporting", room) for room in ("export", "gallery", "embedding", "serve", "app")}  # neither knows the other
 
 
 def imported(path: Path) -> set[str]:

@@ -224,7 +224,8 @@ def embed(
 ) -> None:  # fmt: skip
     """Write vectors of pictures or captions to a file for a vector database; continues where it was stopped."""
     loaded = recipe_of(ctx, None, named, networks=False)
-    from pipeline.gallery.embedding import check_output, embed, items_of
+    from pipeline.embedding.embed import check_output, embed
+    from pipeline.embedding.items import items_of
 
     check_output(output)
     items = items_of(pictures, captions, language, cores())

@@ -10,7 +10,6 @@ any moment, the old generation answers, and the next update reuses the finished 
 for processes that have just opened it.
 """
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -19,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from PIL import Image
@@ -27,22 +25,26 @@ from PIL import Image
 from data.pictures import composed
 from data.pixels import open_images
 from data.reading import plain_quotes
-from modules.errors import ModelError
 from modules.search.shards import ShardedIndex
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
+from pipeline.gallery.generation import (
+    CAPTION_COLUMNS,
+    OWN,
+    OWN_COLUMNS,
+    PICTURE_COLUMNS,
+    load_index,
+    read_pointer,
+    read_table,
+)
 from pipeline.gallery.hits import Described, Found, Hit, Own, Query, no_gallery, require_tops, to_index
 from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
 
 FIRST, MOST_CAPTIONS = 100, 100  # results that a reranker orders, if it does not say; captions of a language at most
-FORMAT, POINTER, OWN = 2, "gallery.json", "own-captions.parquet"
-PICTURE_COLUMNS, CAPTION_COLUMNS = ("name", "path", "digest", "state", "store"), ("text",)
-OWN_COLUMNS = ("digest", "language", "text")
-_ALWAYS = {"name", "digest", "text"}  # what each row has
 
 
 class Gallery:
@@ -59,13 +61,13 @@ class Gallery:
         self.folder, self.exported = folder, exported
         place = folder / "generations" / generation
         self._rows = read_table(place / "pictures.parquet", PICTURE_COLUMNS)
-        self._index = _load_index(place / "pictures", exported, len(self)) if len(self) else None
+        self._index = load_index(place / "pictures", exported, len(self)) if len(self) else None
         self._own = read_table(place / OWN, OWN_COLUMNS) if (place / OWN).exists() else None
         self._fits = Fits.load(place)
         self._captions: dict[str, tuple[pa.ChunkedArray, ShardedIndex]] = {}
         for language in languages:
             texts = read_table(place / f"captions-{language}.parquet", CAPTION_COLUMNS)["text"]
-            self._captions[language] = texts, _load_index(place / f"captions-{language}", exported, len(texts))
+            self._captions[language] = texts, load_index(place / f"captions-{language}", exported, len(texts))
 
     @classmethod
     def open(cls, folder: str | Path, exported: ExportedModel | None = None) -> "Gallery":
@@ -285,63 +287,11 @@ class Gallery:
         return (second, count) if second is not None and count else (None, 0)
 
 
-def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
-    """A table of texts of a generation.
-
-    Raises:
-        OSError, pa.ArrowException: it cannot be read.
-        RecipeError: it has other columns, or a row lacks a text that each has.
-    """
-    table = pq.ParquetFile(path, memory_map=True).read()
-    if table.schema.names != [*columns] or any(
-        column.type != pa.string() or (column.name in _ALWAYS and table[column.name].null_count)
-        for column in table.schema
-    ):
-        raise RecipeError(f"{path}: not what was written")
-    return table
-
-
 def _nearest(index: ShardedIndex, vectors: torch.Tensor, tops: Sequence[int]) -> list[list[tuple[int, float]]]:
     """Rows of an index nearest to each vector (N, H), with their scores; a top for each."""
     scores, rows = (part.tolist() for part in index.search(vectors, max(tops)))
     found = [zip(*pair, strict=True) for pair in zip(rows, scores, strict=True)]
     return [[(row, score) for row, score in near if row >= 0][:top] for near, top in zip(found, tops, strict=True)]
-
-
-def _load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex:
-    """The index of a generation's table of so many rows; a RecipeError if it is not that."""
-    try:
-        index = ShardedIndex.load(folder, exported.fingerprint)
-    except ModelError as error:
-        raise RecipeError(f"{error}: run `{to_index()}` again") from None
-    if len(index) != rows:
-        raise RecipeError(f"{folder}: has {len(index)} vectors for {rows} rows")
-    return index
-
-
-def read_pointer(folder: Path) -> dict[str, Any] | None:
-    """Which generation is the present one; None where there is no gallery.
-
-    Raises:
-        RecipeError: the file is damaged, or of another format.
-    """
-    path = folder / POINTER
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-        if about["format"] != FORMAT:
-            raise ValueError(f"format {about['format']}, this code reads {FORMAT}")
-        if not (isinstance(about["generation"], str) and about["generation"].isdigit()):
-            raise ValueError("it names no generation")
-        if not all(isinstance(language, str) and language.isalpha() for language in [*about["languages"]]):
-            raise ValueError("its languages are none")
-        if Path(str(about["copy"])).name != about["copy"]:
-            raise ValueError("it names no model")
-        return {name: about[name] for name in ("generation", "made_of", "model", "copy", "languages")}
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error) if type(error) is ValueError else repr(error)
-        raise RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `{to_index()}`") from None
 
 
 def gallery_of(recipe: Recipe, workspace: Workspace) -> Path:

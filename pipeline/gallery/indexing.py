@@ -28,7 +28,7 @@ from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits, sampled
-from pipeline.gallery.gallery import (
+from pipeline.gallery.generation import (
     CAPTION_COLUMNS,
     FORMAT,
     OWN,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from data.reading import Reading
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.gallery import POINTER, Gallery, read_pointer
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.generation import POINTER, read_pointer
 from pipeline.gallery.hits import Query, no_gallery
 from pipeline.serve.uploads import uploaded_file
 

@@ -224,7 +224,7 @@ def test_the_recipe_s_exported_model_is_found_without_what_trains() -> None:
     code = (
         "import pytest; from pathlib import Path; from pipeline.errors import RecipeError; "
         "from pipeline.engine.workspace import Workspace; from pipeline.recipes.loading import load_recipe; "
-        "import pipeline.gallery.embedding; from pipeline.export.generation import given_model; "
+        "import pipeline.embedding.embed; from pipeline.export.generation import given_model; "
         "pytest.raises(RecipeError, given_model, load_recipe('scenes'), Workspace(Path('nowhere')), None)"
     )
     assert imported(code)[1] == {"torch"}

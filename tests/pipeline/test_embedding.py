@@ -15,10 +15,11 @@ import pytest
 from PIL import Image
 
 from modules.retrieval_models.base import MODELS
+from pipeline.embedding.embed import embed
+from pipeline.embedding.items import CaptionLines, Part, Pictures
+from pipeline.embedding.part_files import ids_of
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery import embedding
-from pipeline.gallery.embedding import CaptionLines, Pictures, embed, ids_of
 from tests.pipeline.tiny import Tiny
 
 TEXTS = [f"a {colour} {thing}" for colour in ("red", "blue", "small", "green") for thing in ("bat", "ball", "box")]
@@ -204,7 +205,7 @@ def _half_done(exported, captions: Path, output: Path, monkeypatch: pytest.Monke
     """One part of three is there."""
     parts = CaptionLines.parts
 
-    def one(self, exported: ExportedModel, done: int) -> Iterator[embedding.Part]:
+    def one(self, exported: ExportedModel, done: int) -> Iterator[Part]:
         yield next(iter(parts(self, exported, done)))
         raise KeyboardInterrupt
 
@@ -234,7 +235,7 @@ def test_another_model_or_input_does_not_continue_an_unfinished_output(
 def test_captions_that_change_while_they_are_read_are_refused(exported, captions, tmp_path, monkeypatch) -> None:
     parts = CaptionLines.parts
 
-    def changed(self, exported: ExportedModel, done: int) -> Iterator[embedding.Part]:
+    def changed(self, exported: ExportedModel, done: int) -> Iterator[Part]:
         yield from parts(self, exported, done)
         captions.write_text(captions.read_text().replace("bat", "bow"))
 

@@ -20,7 +20,8 @@ from starlette.testclient import TestClient
 
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.gallery import POINTER, Gallery
+from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.generation import POINTER
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.serve.answers import Answers

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.gallery import POINTER
+from pipeline.gallery.generation import POINTER
 from pipeline.serve.answers import Answers
 from pipeline.serve.hosts import LOCAL
 from pipeline.serve.service import create_app

@@ -1,0 +1,1 @@
+"""Vectors of pictures or captions as a file for a vector database: `embed`."""
