@@ -93,24 +93,20 @@ def generating(exported: ExportedModel, what: Literal["writes", "draws"]) -> Exp
     return next((model for model in models if getattr(model.model, what)), None)
 
 
-def captions_of(
-    exported: ExportedModel, pictures: Sequence[str | Path | Image.Image], language: str, beam: int = 5
-) -> list[str]:
-    """Captions of pictures in one language, by beam search.
-
-    Raises:
-        DataError: a picture cannot be read.
-        RecipeError: the model writes no captions, or reads regions made elsewhere.
-    """
-    return captions_of_regions(
-        exported, np.stack([exported.regions_of(picture)[0] for picture in pictures]), language, beam
-    )
-
-
 def captions_of_regions(
     exported: ExportedModel, regions: NDArray[np.floating], language: str, beam: int = 5
 ) -> list[str]:
-    """Captions of pictures by their regions (N, R, D), as the model reads them; errors as for `captions_of`."""
+    """Captions of pictures in one language, by beam search.
+
+    Args:
+        exported: the model, or one whose reranker writes captions.
+        regions: of the pictures (N, R, D), as the model reads them.
+        language: of the captions.
+        beam: width of the search.
+
+    Raises:
+        RecipeError: the model writes no captions, or does not know the language.
+    """
     exported = generating(exported, "writes") or exported
     language = exported.require_language(language)
     try:

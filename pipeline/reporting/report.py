@@ -154,7 +154,11 @@ _DIVERSITY = {
     "mean_words": "words",
 }
 """Figures of synthetic captions, and the heads of their columns."""
-_MEASURES = (("bleu", "tokenised BLEU", 1), ("loglik", "log p a token", 3), ("ambiguous", "ambiguous words", 1))
+_MEASURES = (
+    ("bleu", "bleu_tokenised", "tokenised BLEU", 1), ("loglik", "loglik", "log p a token", 3),
+    ("ambiguous", "ambiguous", "ambiguous words", 1),
+)  # fmt: skip
+"""Figures of the incongruent-image test: in the job, in `results.jsonl`, in the table, and decimals there."""
 
 
 class _ReportTables(Figures):
@@ -225,8 +229,8 @@ class _ReportTables(Figures):
                 continue
             system, direction, target = _parts(name)
             measures = [figure for figure in _MEASURES if f"own_{figure[0]}" in scores]
-            for place, (measure, title, digits) in enumerate(measures):
-                named, cells = "bleu_tokenised" if measure == "bleu" else measure, []
+            for place, (measure, named, title, digits) in enumerate(measures):
+                cells = []
                 for shown in SHOWN:
                     value, gain = scores[f"{shown}_{measure}"], f"own-{shown}_{measure}"
                     row = f"{direction}, {shown} regions"

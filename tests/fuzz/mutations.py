@@ -21,7 +21,7 @@ TEXTS = [
     "a/b", "../x", "a\\b", "~", "%s", "{}", "{0.__class__}", "[red]", "[/]", "[bold", "=1+1", "@x", "-x", "--help",
     "'", '"', '"a""b"', "<b>&amp;</b>", "null", "true", "no", "NaN", "Infinity", "1e400", "0x10", "1_000", "٣", "²",
     "0b_", "2001-99-99", "en", "de", "xx", "EN", "en-US", "train", "test", "human", "#0", "0.png#0", "CON", "a.",
-    "a ", "*.png", "a|b", "|||",
+    "a ", "*.png", "a|b", "|||", "German", "validation", "./0.png", ".\\0.png", "%30.png", "%00", "%ff.png", "file://0.png",
 ]  # fmt: skip
 """Texts that something has stumbled over."""
 NUMBERS: list[Any] = [

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from pipeline.app import page_picture, page_results
 from pipeline.app.page_results import DRAWN
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.generation import captions_of, picture_of
+from pipeline.export.generation import captions_of_regions, picture_of
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from tests.pipeline.drawn import draw
@@ -81,7 +81,7 @@ def test_an_uploaded_picture_has_the_models_own_caption_in_each_language(
     texts = shown(page)
     for language, name in (("en", "English"), ("de", "German")):
         place = texts.index(f"**The model's own caption, {name}**")
-        expected = "" if empty else captions_of(model, [picture], language)[0]
+        expected = "" if empty else captions_of_regions(model, model.regions_of(picture)[0][None], language)[0]
         assert texts[place + 1] == (expected or "*an empty caption*")
 
 

@@ -18,7 +18,7 @@ from pipeline.analyses.generated import (
     read_cider,
 )
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.generation import captions_of
+from pipeline.export.generation import captions_of_regions
 from pipeline.graph import Graph
 from pipeline.reporting import drawings
 from pipeline.reporting.analyses import tables_of
@@ -68,9 +68,9 @@ def test_they_are_what_the_exported_model_writes(gxn: Tiny, gxn_model) -> None:
     written = read_generated(gxn.job(NAME))["en"]
     pictures = {path.stem: path for path in (gxn.job("corpus") / "pictures").iterdir()}
     some = [image for image in written if image in pictures][:3]
-    assert captions_of(ExportedModel.load(gxn_model), [pictures[one] for one in some], "en") == [
-        written[i] for i in some
-    ]
+    exported = ExportedModel.load(gxn_model)
+    regions = np.stack([exported.regions_of(pictures[one])[0] for one in some])
+    assert captions_of_regions(exported, regions, "en") == [written[one] for one in some]
 
 
 def test_the_report_has_a_table_of_rows_and_baselines_with_intervals(gxn: Tiny) -> None:
