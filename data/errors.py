@@ -39,13 +39,14 @@ class BadLinesError(DataError):
         """
         places = defaultdict[str, list[int]](list)
         for number, problem in enumerate(self.problems):
-            places[_PLACE.sub("", problem)].append(number)
-        told = dict(enumerate(self.problems))
+            places[_PLACE.sub("", problem, count=1)].append(number)
+        told, left = list(self.problems), set[int]()
         for alike in (numbers for numbers in places.values() if len(numbers) > _TOLD):
             told[alike[_ALIKE - 1]] += f" (and {len(alike) - _ALIKE:,} more lines with this fault)"
-            told = {number: problem for number, problem in told.items() if number not in alike[_ALIKE:]}
+            left.update(alike[_ALIKE:])
+        told = [problem for number, problem in enumerate(told) if number not in left]
         more = len(told) - _TOLD
-        return [*told.values()][:_TOLD] + ([f"{more:,} more lines do not fit"] if more > 0 else [])
+        return told[:_TOLD] + ([f"{more:,} more lines do not fit"] if more > 0 else [])
 
 
 class BadLines:
