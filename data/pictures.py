@@ -195,6 +195,24 @@ def is_inside(path: Path, folder: Path) -> bool:
         return False
 
 
+def path_within(root: Path, name: str) -> Path:
+    """The path of a file of a folder that holds somebody's data.
+
+    Args:
+        root: the folder.
+        name: from there; a whole path, or one that leads out by its name, is what somebody has chosen.
+
+    Raises:
+        DataError: a link leads out of the folder.
+    """
+    path = root / name
+    inside = Path(os.path.normpath(path)).is_relative_to(os.path.normpath(root))
+    if inside and path.exists() and not is_inside(path, root):
+        raise DataError(f"{path}: a link out of {root}; put the file itself there, or name it by its whole path in the "
+                        "recipe")  # fmt: skip
+    return path
+
+
 def copies_of(pictures: Mapping[str, Path]) -> dict[str, str]:
     """Pictures whose file is, byte by byte, that of another one before it: name → the first such name.
 

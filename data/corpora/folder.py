@@ -26,7 +26,7 @@ from data.errors import BadLines, DataError
 from data.language_codes import language_called
 from data.languages import language_of
 from data.lines import read_lines
-from data.pictures import PictureNames, pictures_in
+from data.pictures import PictureNames, path_within, pictures_in
 from data.tables import (
     CAPTION,
     CAPTION_OF,
@@ -112,8 +112,8 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
     paths, left = pictures_in(root / settings.pictures)
     splits = PictureSplits(paths, settings.validation, settings.test)
     reading = _Reading(settings, root / settings.pictures, PictureNames(paths, left, root / settings.pictures), splits)
-    captions = reading.captions(root / settings.captions)
-    pairs = [] if settings.parallel is None else list(reading.pairs(root / settings.parallel))
+    captions = reading.captions(path_within(root, settings.captions))
+    pairs = [] if settings.parallel is None else list(reading.pairs(path_within(root, settings.parallel)))
     reading.bad.require_none()
     split_of = {caption.image_id: caption.split for caption in captions}
     pictures = {name: paths[name] for name in sorted(split_of | {p.image_id: "" for p in pairs if p.image_id})}

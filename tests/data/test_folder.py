@@ -53,6 +53,22 @@ def test_languages_and_splits_are_written_in_many_ways(root: Path) -> None:
         read(FolderSettings(captions="captions.*.tsv"), root, root)
 
 
+@pytest.mark.parametrize("name", ["captions", "parallel"])
+def test_a_link_out_of_the_data_root_is_read_by_its_own_path_alone(root: Path, tmp_path: Path, name: str) -> None:
+    write(root, "en\tde", "a dog\tein Hund", name="parallel.tsv")
+    place = tmp_path.with_name(f"{tmp_path.name}-elsewhere.tsv")
+    (root / f"{name}.tsv").rename(place)
+    (root / f"{name}.tsv").symlink_to(place)
+    with pytest.raises(DataError, match=rf"{name}.tsv: a link out of .*; put the file itself there, or name it by its"):
+        read(FolderSettings(parallel="parallel.tsv"), root, root)
+    corpus = read(FolderSettings(**{"parallel": "parallel.tsv", name: str(place)}), root, root)
+    assert (len(corpus.captions), len(corpus.pairs)) == (120, 1)
+    (linked := place.with_suffix("")).symlink_to(root)
+    (root / f"{name}.tsv").unlink()
+    place.rename(root / f"{name}.tsv")
+    assert len(read(FolderSettings(), linked, root).captions) == 120
+
+
 def test_a_table_a_language(root: Path) -> None:
     write(root, "0.png\tA dog", "0.png\tA cat", name="captions.en.tsv")
     write(root, "1.png\tEin Hund\tval", "0.png\tEine Katze", name="captions.de.tsv")
