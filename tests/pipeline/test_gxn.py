@@ -13,7 +13,7 @@ from pipeline.cli import main
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.generation import captions_of, picture_of
+from pipeline.export.generation import captions_of_regions, picture_of
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.overlays import overlaid
@@ -72,8 +72,9 @@ def test_pixels_are_the_middle_of_the_training_pictures(gxn: Tiny) -> None:
 def test_captions_are_written_in_each_language(gxn: Tiny, gxn_model: Path, capsys: pytest.CaptureFixture) -> None:
     exported = ExportedModel.load(gxn_model)
     pictures = sorted((gxn.job("corpus") / "pictures").iterdir())[:3]
-    together = captions_of(exported, pictures, "en", beam=2)
-    assert together == [captions_of(exported, [one], "en", beam=2)[0] for one in pictures]
+    regions = [exported.regions_of(picture)[0][None] for picture in pictures]
+    together = captions_of_regions(exported, np.concatenate(regions), "en", beam=2)
+    assert together == [captions_of_regions(exported, one, "en", beam=2)[0] for one in regions]
     assert all("<" not in text for text in together)
     assert main(["caption", str(pictures[0]), "--model", str(gxn_model), "--beam", "2", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -115,7 +116,7 @@ def test_what_cannot_be_done_is_one_line(gxn_model: Path, arguments, says, capsy
 def test_a_model_without_decoder_or_generator_says_so(exported: ExportedModel, used: Tiny) -> None:
     picture = next((used.job("corpus") / "pictures").iterdir())
     with pytest.raises(RecipeError, match=r"SAN writes no captions: it has no decoder; train `gxn`"):
-        captions_of(exported, [picture], "en")
+        captions_of_regions(exported, exported.regions_of(picture)[0][None], "en")
     with pytest.raises(RecipeError, match=r"SAN draws no images: it has no generator of pictures; train `gxn`"):
         picture_of(exported, "a red bat", "en")
 
