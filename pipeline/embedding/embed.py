@@ -48,7 +48,7 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
     exported.require_single()
     items.require(exported)
     output.parent.mkdir(parents=True, exist_ok=True)
-    with lock(output.with_name(f"{output.name}.lock"), f"embed {output}"):
+    with lock(output.with_name(f".{output.name}.lock"), f"embed {output}"):
         partial, state = output.with_name(f"{output.name}.partial"), items.state()
         files = [partial / f"{number:08d}.parquet" for number in range(-(-items.count // items.size))]
         if _is_finished(output, partial, {"model": exported.fingerprint, "items": state}, force):

@@ -137,7 +137,7 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
         raise RecipeError(f"--output {output}: expected a folder of its own")
     chosen = chosen_row(graph)
     half, ready, before = (output.with_name(f"{output.name}.{end}") for end in _BESIDE)
-    with lock(output.with_name(f"{output.name}.lock"), f"export {output}"):
+    with lock(output.with_name(f".{output.name}.lock"), f"export {output}"):
         if before.exists() and not output.exists():  # of an export that was killed
             before.rename(output)
         for folder in (output, half, ready, before):

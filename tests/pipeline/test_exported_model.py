@@ -147,7 +147,7 @@ def test_an_export_that_was_killed_between_is_mended(used: Tiny, exported: Expor
     shutil.copytree(exported.folder, tmp_path / "model.before")
     shutil.copytree(exported.folder, tmp_path / "model.ready")
     assert used.main("export", "--output", str(tmp_path / "model")) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"model", "model.lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {"model", ".model.lock"}
     assert ExportedModel.load(tmp_path / "model").fingerprint == exported.fingerprint
 
 
