@@ -109,6 +109,12 @@ class RankingLoss(nn.Module):
         if kind == "sigmoid":
             self.bias = nn.Parameter(torch.tensor(-10.0))
 
+    def bounded_scale(self) -> Tensor:
+        """The logarithm of the scale; of InfoNCE and one-to-K at most CLIP's, from which it can come back."""
+        if self.kind != "sigmoid":
+            self.log_scale.data.clamp_(max=math.log(100))
+        return self.log_scale
+
     def warms_up(self, epoch: int) -> bool:
         """Does the mean hinge over all negatives replace the hardest in this epoch?"""
         return self.kind in ("hardest", "hardest-k") and self.warmup_epochs > 0 and epoch < self.warmup_epochs
@@ -141,7 +147,7 @@ class RankingLoss(nn.Module):
             return sum_of_hinges_loss(similarity, positives, negatives, self.margin, links)
         if self.kind == "sigmoid":
             return sigmoid_loss(similarity, positives, negatives, self.log_scale.exp(), self.bias)
-        scale = self.log_scale.clamp(max=math.log(100)).exp()  # CLIP's upper bound
+        scale = self.bounded_scale().exp()
         if self.kind == "infonce":
             return contrastive_loss(similarity, positives, negatives, scale)
         return one_to_k_loss(similarity, positives, negatives, scale)

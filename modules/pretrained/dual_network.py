@@ -105,7 +105,7 @@ class DualNetwork(nn.Module):
         """Load the weights of a folder, or of a name on the Hugging Face hub.
 
         Returns:
-            `log_scale`, the logarithm of the factor of its scores in training; `bias`, what is added to them, if it is.
+            `scale` of the whole network, of which this may be a part.
 
         Raises:
             ModelError: there is no such network, or its weights are not whole.
@@ -126,8 +126,12 @@ class DualNetwork(nn.Module):
             self.network.load_state_dict({key: given[key] for key in own})
         except (KeyError, RuntimeError) as error:
             raise _not_found(name, error) from None
-        start = {"log_scale": network.logit_scale.item()}
-        return start | ({"bias": network.logit_bias.item()} if self.has_bias else {})
+        return self.scale()
+
+    def scale(self) -> dict[str, float]:
+        """The logarithm of the factor of its scores, `log_scale`, and their `bias` if they have one."""
+        scale = {"log_scale": self.network.logit_scale.item()}
+        return scale | ({"bias": self.network.logit_bias.item()} if self.has_bias else {})
 
     def encode_text(self, tokens: Tensor) -> Tensor:
         """Return unit vectors (C, H) of tokens (C, L): the network's numbers plus 1, and 0 for padding at the end."""

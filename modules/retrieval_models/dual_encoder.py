@@ -122,21 +122,25 @@ class DualEncoder(OnImageVectors):
         return own or super().reads_pixels
 
     def start(self, name: str) -> dict[str, float]:
-        """Load the network's weights and choose what is trained; its scale and bias, by which its loss starts.
+        """Load the network's weights and choose what is trained.
 
         Args:
             name: of the network, a folder or a name on the Hugging Face hub.
 
         Returns:
-            `log_scale`, and `bias` if it has one.
+            its `scale`.
 
         Raises:
             ModelError: it is not there or not whole, or adapters need `peft`.
         """
         network = self._network()
-        start = network.load(name)
+        network.load(name)
         network.train_towers(self.towers["text"], self.towers["image"], self.rank)
-        return start
+        return network.scale()
+
+    def scale(self) -> dict[str, float]:
+        """The network's `log_scale`, and its `bias` if it has one, by which a loss starts."""
+        return self._network().scale()
 
     def finish(self, scale: float | None = None, bias: float | None = None) -> None:
         """Merge adapters into the weights beside them, and give the network the scale and bias that it has learned."""

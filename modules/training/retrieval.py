@@ -98,12 +98,13 @@ class Retrieval(RankedModule):
             type_weights = [1.0] * len(taught_types)
         self.loss = RankingLoss(kind, margin, type_weights, *of_both)
         self.caption_loss = RankingLoss(kind, margin, None, *of_both) if caption_loss else None
-        taught = taught_types is not None and any(taught_types)
-        self.contrast = RankingLoss("infonce", margin) if taught and teaching_contrast else None
+        taught = taught_types or [False]
+        if all(taught):
+            self.loss.requires_grad_(False)  # it is never asked: on several devices its gradient would be 0, not none
+        self.contrast = RankingLoss("infonce", margin) if any(taught) and teaching_contrast else None
         if cached_chunk and any(isinstance(part, _BatchNorm) for part in self.model.modules()):
-            raise ModelError(
-                f"vse.cached_chunk is {cached_chunk}, but {model} normalises over the whole batch; set it to 0"
-            )
+            raise ModelError(f"vse.cached_chunk is {cached_chunk}, but {model} normalises over the whole batch; set it "
+                             "to 0")  # fmt: skip
         self.collapse, self._warned = CollapseWatch(2 if kind in CONTRASTIVE else 1), False
         self._draws = 0
         self._watched: Tensor | None = None
@@ -215,8 +216,9 @@ class Retrieval(RankedModule):
         if not losses:
             losses = {"ranking": self.ranking_loss(pairs)}
         if self.caption_loss is not None:
-            languages = len(self.model.languages)
-            term = between_captions(pairs, self.model.caption_similarity, self.loss_of_captions, languages)
+            own = pairs if (taught := self._taught(pairs)) is None else pairs.among(~taught)
+            similarity, languages = self.model.caption_similarity, len(self.model.languages)
+            term = between_captions(own, similarity, self.loss_of_captions, languages)
             losses["between_captions"] = self.hparams["caption_loss"] * term
         return losses | self.model.auxiliary_losses(batch, pairs)
 
@@ -226,11 +228,9 @@ class Retrieval(RankedModule):
         `teaching` and, with its weight, `teaching_contrast`; `ranking` if the training has captions of pictures too. No
         picture is a negative of a sentence, nor a sentence of a caption.
         """
-        kinds = self.hparams["taught_types"]
-        if not kinds or not any(kinds):
+        if (taught := self._taught(pairs)) is None:
             return {}
-        taught = beside(torch.tensor(kinds), pairs.types)[pairs.types]
-        losses = {} if all(kinds) else {"ranking": self.ranking_loss(pairs.among(~taught))}
+        losses = {} if all(self.hparams["taught_types"]) else {"ranking": self.ranking_loss(pairs.among(~taught))}
         targets = pairs.images[0][pairs.caption_image, 0]
         losses["teaching"] = teaching_loss(pairs.captions[0][:, 0], targets, taught)
         if self.contrast is not None:
@@ -239,6 +239,11 @@ class Retrieval(RankedModule):
             term = self.contrast(scores, own.positives, own.negatives, None)
             losses["teaching_contrast"] = self.hparams["teaching_contrast"] * term
         return losses
+
+    def _taught(self, pairs: Pairs) -> Tensor | None:
+        """Which captions (C,) of a batch are sentences without pictures; None if none can be."""
+        kinds = self.hparams["taught_types"]
+        return beside(torch.tensor(kinds), pairs.types)[pairs.types] if kinds and any(kinds) else None
 
     def start_losses(self, start: Mapping[str, float]) -> None:
         """Let the scale and the bias of contrastive losses start as those of a pretrained network."""
@@ -250,8 +255,8 @@ class Retrieval(RankedModule):
 
     def finish(self) -> None:
         """Make the model with the best weights ready to be written."""
-        learned = {name: getattr(self.loss, name).item() for name in ("log_scale", "bias") if hasattr(self.loss, name)}
-        self.model.finish(learned.get("log_scale"), learned.get("bias"))
+        scale = self.loss.bounded_scale().item() if hasattr(self.loss, "log_scale") else None
+        self.model.finish(scale, self.loss.bias.item() if hasattr(self.loss, "bias") else None)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the sum of all losses."""
@@ -296,12 +301,10 @@ class Retrieval(RankedModule):
 
     def on_train_epoch_end(self) -> None:
         """Warn, once, of a model that gives all pairs the same score."""
-        value = self.collapse.stays_at()
-        if value is not None and not self._warned:
+        if (value := self.collapse.stays_at()) is not None and not self._warned:
             self._warned = True
             if self.trainer.is_global_zero:
-                epochs = self.current_epoch + 1, self.trainer.max_epochs
-                _LOG.warning(_COLLAPSED, self.hparams["model"], *epochs, value)
+                _LOG.warning(_COLLAPSED, self.hparams["model"], self.current_epoch + 1, self.trainer.max_epochs, value)
 
     def configure_optimizers(self) -> Any:
         """Return Adam with a warm-up and a decay of the learning rate; pretrained parts have rates of their own."""

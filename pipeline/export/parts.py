@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 
 from modules.pretrained.quiet import quiet
@@ -79,11 +80,15 @@ def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path)
         raise RecipeError("--transformers: this model is no dual encoder; expected one of vse.model=dual-encoder")
     from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
-    weights = exported.network.network.state_dict()
+    weights, config = exported.network.network.state_dict(), AutoConfig.from_pretrained(folder / TEXT)
     if side is not None:
         assert side.network is not None
-        weights = side.network.network.state_dict() | weights
-    network = AutoModel.from_config(AutoConfig.from_pretrained(folder / TEXT), trust_remote_code=False)
+        weights, of_images = side.network.network.state_dict() | weights, side.network.network.config
+        if of_images.model_type != config.model_type:
+            raise RecipeError(f"--transformers: its text tower is of {config.model_type}, its image tower of "
+                              f"{of_images.model_type}; transformers has no such model")  # fmt: skip
+        config.vision_config = of_images.vision_config
+    network = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)  # as they were trained
     network.load_state_dict(weights)
     with quiet():
         network.save_pretrained(target)

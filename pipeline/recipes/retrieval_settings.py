@@ -103,7 +103,7 @@ class TrainingSettings:
     start: list[dict[str, Any]] = field(default_factory=list)
     """Trainings that come first and give their weights to this one, each said by what differs from these settings
     (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's. The scale of a
-    contrastive loss is not among them."""
+    contrastive loss is not among them, but where it is a dual encoder's."""
     teacher: dict[str, Any] = field(default_factory=dict)
     """For `student` and `dual-encoder`: a model of single vectors, whose vectors of images and of sentences are learned
     for the slots `de/text:SOURCE` of a row. Its `row` of `vse.rows`, with the row's settings, and what else differs;

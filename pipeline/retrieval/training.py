@@ -40,7 +40,7 @@ from pipeline.retrieval.preconditions import (
 from pipeline.retrieval.probes import language_probe, twin_scores
 from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, recall_headline, slots_of
-from pipeline.retrieval.weights import interpolate, start_network, start_weights, weights_of
+from pipeline.retrieval.weights import interpolate, start_network, start_scale, start_weights, weights_of
 from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
@@ -231,6 +231,7 @@ class _Run:
         start_images(module.model, settings)
         start_network(module, settings, inputs.get(IMAGES))
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
+        start_scale(module)
         began = weights_of(module) if settings.interpolate else {}
         log_dir = log_folder(self.recipe, self.name, folder.name)
         pictures = pictures_of(inputs["corpus"])

@@ -1,6 +1,6 @@
 """The weights that a training starts from, and those between them and the ones that it ends with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -19,7 +19,7 @@ _FIRST_FACTOR, _ADAPTED = ".lora_A.", ".base_layer."  # names by `peft`
 
 
 def start_network(module: Retrieval, settings: VseSettings, images: Path | None) -> None:
-    """Load the weights of a dual encoder, choose what of it is trained, and start its losses by its scale and bias.
+    """Load the weights of a dual encoder, and choose what of it is trained.
 
     Args:
         module: of the model.
@@ -39,18 +39,22 @@ def start_network(module: Retrieval, settings: VseSettings, images: Path | None)
                     f"vse.pretrained {settings.pretrained!r}: its image vectors are of revision {theirs[:8]}, its text "
                     f"tower is of {own[:8]}; run the command again, which encodes the pictures anew"
                 )
-        module.start_losses(module.model.start(settings.pretrained))
+        module.model.start(settings.pretrained)
 
 
 def weights_of(module: nn.Module) -> dict[str, Tensor]:
-    """A copy of the weights that are trained, on the CPU; of an adapter its second factor, which starts as zero, alone.
+    """A copy of the weights that are trained, and of running means and variances, on the CPU.
 
-    So what is between two such copies is, once adapters are merged, between the weights that they are merged into.
+    Of an adapter it has the second factor alone, which starts as zero. So what is between two such copies is, once
+    adapters are merged, between the weights that they are merged into.
     """
-    return {
-        name: weight.detach().cpu().clone() for name, weight in module.named_parameters()
-        if weight.requires_grad and _FIRST_FACTOR not in name
-    }  # fmt: skip
+    return {name: weight.detach().cpu().clone() for name, weight in _changing(module) if _FIRST_FACTOR not in name}
+
+
+def _changing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What a training changes of a model: weights, and what batch normalisation counts."""
+    yield from ((name, weight) for name, weight in module.named_parameters() if weight.requires_grad)
+    yield from ((name, buffer) for name, buffer in module.named_buffers() if buffer.is_floating_point())
 
 
 def interpolate(
@@ -74,7 +78,7 @@ def interpolate(
     def put(share: float) -> None:
         """Give the model the weights between."""
         with torch.no_grad():
-            for name, weight in model.named_parameters():
+            for name, weight in _changing(model):
                 if name in own:
                     ends = start[name], own[name]
                     weight.copy_(ends[int(share)] if share in (0, 1) else torch.lerp(*ends, share))
@@ -112,3 +116,9 @@ def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
                 own.pop(name).copy_(given[name])
     if isinstance(model, RetrievalModel):
         model.weights_were_set()
+
+
+def start_scale(module: Retrieval) -> None:
+    """Let the loss of a dual encoder start by the scale and bias of its network, as it is now."""
+    if isinstance(module.model, DualEncoder):
+        module.start_losses(module.model.scale())

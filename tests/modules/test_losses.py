@@ -331,14 +331,6 @@ def test_warm_up_of_the_most_violated_takes_all_negatives() -> None:
     assert loss_of(similarity, *masks, types, 0) < loss_of(similarity, *masks, types, 1)
 
 
-def test_the_scale_is_bounded() -> None:
-    similarity, *masks, types = a_batch(8)
-    loss_of = RankingLoss("infonce", 0.2)
-    loss_of.log_scale.data.fill_(9.0)
-    bounded = loss_of(similarity, *masks, types)
-    torch.testing.assert_close(bounded, contrastive_loss(similarity, *masks, torch.tensor(100.0)))
-
-
 def test_an_unknown_loss_is_an_error_that_names_those_there_are() -> None:
     with pytest.raises(
         ModelError,

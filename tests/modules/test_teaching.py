@@ -168,6 +168,24 @@ def test_without_sentences_there_are_no_such_losses_and_without_captions_no_rank
     assert list(module_of([True] * 4, 0).teaching_losses(pairs)) == ["teaching"]
 
 
+def test_no_sentence_is_a_negative_of_a_caption_in_another_language(monkeypatch) -> None:
+    module, images, captions = module_of(TAUGHT.tolist()), vectors(0, 6), vectors(1, 8)
+    module.caption_loss = RankingLoss("infonce", 0.2).double()
+    module.hparams["caption_loss"] = 1.0
+    monkeypatch.setattr(module, "encode", lambda _: ())
+    monkeypatch.setattr(module, "gather", lambda _: pairs_of(images, captions))
+    loss = module.losses({})["between_captions"]
+    (moved,) = torch.autograd.grad(loss, captions)
+    taught = TAUGHT[KINDS]
+    assert not moved[taught].any()
+    assert moved[~taught].any()
+
+
+def test_a_loss_that_no_caption_asks_has_no_gradient_on_any_device() -> None:
+    for taught, asked in ((None, True), ([False, True], True), ([True] * 4, False)):
+        assert module_of(taught).loss.log_scale.requires_grad is asked
+
+
 def test_the_contrast_starts_by_the_network_s_scale() -> None:
     module = module_of([True] * 4)
     assert module.contrast is not None

@@ -1,6 +1,8 @@
 """A recipe of dual encoders and students: what is refused, what is computed once, what is left after a kill."""
 
+import json
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -18,10 +20,12 @@ from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.onnx_export import write_onnx
+from pipeline.export.parts import write_for_transformers
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.graph import Graph
+from pipeline.training.model_files import TEXT
 from tests.modules.dual_networks import save
 from tests.pipeline.kills import Kills, Moment
 from tests.pipeline.test_killed import contents
@@ -153,6 +157,20 @@ def test_as_transformers_reads_it_it_has_the_same_vectors(trained: Tiny, exporte
         theirs = network.get_text_features(input_ids=inputs["input_ids"]).pooler_output
     theirs = theirs / theirs.norm(dim=1, keepdim=True)
     np.testing.assert_allclose(exported.encode(texts, "en"), theirs.numpy(), atol=1e-6)
+
+
+def test_a_network_in_half_precision_is_written_as_it_was_trained(exported: ExportedModel, tmp_path: Path) -> None:
+    """Its configuration still says how the first weights were stored."""
+    if "student" in exported.name:
+        return
+    folder = Path(shutil.copytree(exported.folder, tmp_path / "model"))
+    config = json.loads((folder / TEXT / "config.json").read_text())
+    (folder / TEXT / "config.json").write_text(json.dumps(config | {"dtype": "bfloat16"}))
+    write_for_transformers(folder, exported.model, tmp_path / "network")
+    ours = load_file(exported.folder.with_name("network") / "model.safetensors")
+    theirs = load_file(tmp_path / "network" / "model.safetensors")
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
 @pytest.mark.parametrize("exported", ["tuned", "student"], indirect=True)

@@ -26,11 +26,11 @@ def trained() -> tuple[nn.Module, dict[str, Tensor], dict[str, Tensor]]:
     """A model with other weights than it started from, its start, and all that it has."""
     model = model_of()
     start = weights_of(model)
-    assert set(start) == {"1.weight", "1.bias", "2.weight", "2.bias"}
+    assert set(start) == {"1.weight", "1.bias", "1.running_mean", "1.running_var", "2.weight", "2.bias"}
     with torch.no_grad():
-        for weight in model.parameters():
-            if weight.requires_grad:
-                weight.add_(torch.randn_like(weight) / 3)
+        for name, weight in model.state_dict().items():
+            if name in start:
+                weight.add_(torch.rand_like(weight) / 3)
     return model, start, {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
