@@ -92,7 +92,9 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
         >>> [hit.name for hit in gallery.search("ein Hund am Strand", top=5)]  # doctest: +SKIP
     """
     require_main_guard()
-    update_gallery(Path(gallery), model, PictureFolder(Path(pictures), cores()))
+    if not (source := PictureFolder(Path(pictures), cores())).paths:
+        raise RecipeError(f"{pictures}: no pictures in it; expected files such as .jpg or .png")
+    update_gallery(Path(gallery), model, source)
     return Gallery.open(gallery, model)
 
 

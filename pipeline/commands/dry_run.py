@@ -115,7 +115,7 @@ def _total(costs: Sequence[Estimate], workspace: Workspace, at_once: int) -> str
         for name in ("seconds", "memory_mb", "disk_mb")
     )
     parts = {
-        "time": (seconds, duration(sum(seconds) / at_once)),
+        "time": (seconds, duration(max(sum(seconds) / at_once, *seconds, 0))),
         "memory": (memory, _mb(sum(nlargest(at_once, memory)))),
         "disk": (disk, _mb(sum(disk))),
     }

@@ -119,7 +119,9 @@ def _set_table(title: str, names: Sequence[str], results: Sequence[Sequence[Meas
             rows.append([language, *model, "t→i", *_shown(result, "t2i"), *sums, *seen])
             rows.append(["", *blank, "i→t", *_shown(result, "i2t"), "", "", *totals])
     heads = ["language", *["model"] * several, "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
-    return TextTable(f"{title}, {results[0][0].split}; 95 %, {ONE_SEED}", heads, rows)
+    first = results[0][0]
+    among = f"ranked among {first.gallery:,} pictures"
+    return TextTable(f"{title}, {first.split}, {among}; 95 %, {ONE_SEED}", heads, rows)
 
 
 def _difference_table(title: str, compared: Sequence[Compared]) -> TextTable:

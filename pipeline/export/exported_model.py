@@ -230,8 +230,10 @@ class ExportedModel:
             language: of all of them, or of each; None: detected, each by itself.
 
         Raises:
-            RecipeError: the model was not trained on that language.
+            RecipeError: the model was not trained on that language, or one text is in no list.
         """
+        if isinstance(texts, str):
+            raise RecipeError("encode_captions: expected a list of captions")
         given = [language] * len(texts) if language is None or isinstance(language, str) else language
         languages = [self.language_of(text) if one is None else self.require_language(one)
                      for text, one in zip(texts, given, strict=True)]  # fmt: skip

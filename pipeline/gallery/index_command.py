@@ -31,7 +31,8 @@ def index(
 ) -> None:
     """Bring a gallery up to date: with the pictures of a folder, or with those of the recipe's corpus.
 
-    Captions are the human ones of the corpus. The recipe's best model is exported where none is given. With a model,
+    Captions are the human ones of the corpus; of a folder and a model that are both given there are none. The recipe's
+    best model is exported where none is given. With a model,
     pictures and captions of a corpus that is not prepared are read from its own files.
 
     Args:
@@ -54,7 +55,7 @@ def index(
         captions, own = _captions(map(asdict, content.captions), exported.languages)
     else:
         source = _of_corpus(exported, graph, workers) if pictures is None else PictureFolder(pictures, workers)
-    if prepared:
+    if prepared and (pictures is None or model is None):  # else the model and the folder are of something else
         folder = workspace.folder(graph.corpus)
         captions, own = _captions(read_captions(folder / "captions.parquet").to_list(), exported.languages)
         if pictures is not None:  # a name may be that of another picture there

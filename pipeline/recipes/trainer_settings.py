@@ -12,7 +12,7 @@ class TrainerSettings:
 
     accelerator: str = "auto"
     """`auto`, `cpu` or `gpu` (Lightning's names)."""
-    devices: int | str = number(1, 1, 1024)
+    devices: int | Literal["auto"] = number(1, 1, 1024, hint=", or auto")
     """How many devices on each machine, or `auto` for all; more than one trains by DDP."""
     num_nodes: int = number(1, 1, 10**5)
     """How many machines (started by torchrun or SLURM)."""

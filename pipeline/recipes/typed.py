@@ -111,10 +111,12 @@ def _in_words(hint: Any) -> str:
     """A type as a reader of a recipe knows it."""
     arguments = [one for one in get_args(hint) if one is not type(None)]
     if get_origin(hint) is Literal:
-        return f"{', '.join(map(str, arguments[:-1]))} or {arguments[-1]}"
+        return " or ".join(filter(None, [", ".join(map(str, arguments[:-1])), str(arguments[-1])]))
     if get_origin(hint) in (Union, UnionType):
         either = " or ".join(map(_in_words, arguments))
         return f"{either} or null" if len(arguments) < len(get_args(hint)) else either
+    if get_origin(hint) is list and get_origin(arguments[0]) is Literal:
+        return f"a list of {_in_words(arguments[0])}"
     if get_origin(hint) is list:
         return f"a list of {_in_words(arguments[0]).removeprefix('a ')}s" if arguments[0] in _NAMED else "a list"
     if get_origin(hint) is dict:

@@ -187,6 +187,8 @@ def test_the_total_counts_jobs_side_by_side(workspace: Workspace, capsys) -> Non
     finish([jobs[0].inputs["corpus"], jobs[0]], workspace)
     show_plan(jobs, Workspace(workspace.root, read_only=True), at_once=2)
     assert "2 would run: time about 40 s, memory about 1,000 MB, disk about 4.0 MB" in capsys.readouterr().out
+    show_plan(jobs, Workspace(workspace.root, read_only=True), at_once=4)
+    assert "2 would run: time about 40 s" in capsys.readouterr().out, "no job takes less than all of its time"
     unknown = replace(made("other"), stage="mmt")
     show_plan([*jobs, unknown], workspace)
     assert "3 would run: time more than 80 s, memory more than 500 MB" in capsys.readouterr().out

@@ -37,6 +37,16 @@ def test_from_a_recipe_to_a_search(used: Tiny, tmp_path: Path) -> None:
     assert bildwort.Gallery.open(tmp_path / "gallery").exported.fingerprint == model.fingerprint
 
 
+def test_what_is_no_list_and_a_folder_without_pictures_are_refused(used: Tiny, tmp_path: Path) -> None:
+    model = bildwort.export_model(bildwort.load_recipe(used.yaml), tmp_path / "model", used.workspace.root)
+    with pytest.raises(bildwort.RecipeError, match="encode_captions: expected a list of captions"):
+        model.encode_captions("a red ball")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(bildwort.RecipeError, match="empty: no pictures in it; expected files such as"):
+        bildwort.index_pictures(tmp_path / "empty", model, tmp_path / "gallery")
+    assert not (tmp_path / "gallery").exists()
+
+
 def test_a_stage_that_is_not_there(used: Tiny) -> None:
     with pytest.raises(bildwort.RecipeError, match="no stage 'vsc'; there are prepare, mmt, augment, vse, rerank"):
         bildwort.train(bildwort.load_recipe(used.yaml), used.workspace.root, ["vsc"])

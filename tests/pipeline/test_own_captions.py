@@ -71,6 +71,16 @@ def test_pictures_of_a_folder_have_the_captions_of_the_same_file(
         assert bool(Gallery.open(place).describe_known(name).own) is known
 
 
+def test_a_folder_indexed_by_another_model_has_no_captions_of_a_recipe(used: Tiny, own: Path, tmp_path: Path) -> None:
+    """The model and the folder are both given: the recipe's corpus, which happens to be there, is not of them."""
+    assert used.main("export", "--output", str(tmp_path / "model")) == 0
+    words = ["--pictures", str(own), "--model", str(tmp_path / "model"), "--gallery", str(tmp_path / "gallery")]
+    assert used.main("index", *words) == 0
+    gallery = Gallery.open(tmp_path / "gallery")
+    assert len(gallery) > 0
+    assert gallery.languages == []
+
+
 def test_on_the_page_own_captions_come_first_and_similar_ones_on_demand(used: Tiny, monkeypatch) -> None:
     place = used.workspace.root / "tiny" / "gallery"
     page, gallery = search(opened(place, monkeypatch), "a red bat"), Gallery.open(place)

@@ -160,6 +160,8 @@ def test_an_unknown_option_of_a_model_is_told() -> None:
         ("--vse.rows.none=en", "vse.rows"),
         ("--mmt.pretrain.steps=1.5", "mmt.pretrain.steps"),
         ("--trainer.workers=a", "trainer.workers"),
+        ("--trainer.devices=two", "devices is 'two'; expected a whole number or auto"),
+        ("--trainer.loggers=[foo]", "loggers is ['foo']; expected a list of csv or wandb"),
         ("--corpus.train=all", "corpus.train"),
         ("--seed=a", "seed"),
         ("--seed=true", "seed"),
