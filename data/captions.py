@@ -193,8 +193,9 @@ def _with_tokens(rows: pa.Table) -> pa.Table:
 
 def _read_table(path: Path) -> pa.Table:
     if not path.is_file():
-        raise DataError(f"{path}: no such file; the stage prepare writes it")
+        raise DataError(f"{path}: no such file; the stage prepare writes it: delete {path.parent} and run it again")
     try:
         return pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:  # OSError: damaged inside, or not readable
-        raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+        raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}); delete {path.parent} and "
+                        "run the same command again") from None  # fmt: skip

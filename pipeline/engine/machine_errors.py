@@ -106,5 +106,6 @@ def quieten() -> None:
     for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
                     ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",
                     ".*no-op.*", ".*Trying to infer the .batch_size.*",
-                    ".*is smaller than the logging interval.*"):  # fmt: skip
+                    ".*is smaller than the logging interval.*", ".*recommended to use .self.log.*sync_dist.*",
+                    r"torch\.distributed\.nn\.functional\..* is deprecated"):  # fmt: skip
         warnings.filterwarnings("ignore", message)

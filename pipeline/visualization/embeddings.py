@@ -1,5 +1,6 @@
 """TensorBoard's view of the joint space: the embedding projector."""
 
+from contextlib import redirect_stdout
 from typing import Any, ClassVar
 
 import pytorch_lightning as pl
@@ -33,4 +34,5 @@ class JointSpace(QueryGallery):
             return
         rows = [[kind, " ".join(text.split())] for kind, text in labels]
         heads = ["language", "text"]
-        board.add_embedding(torch.cat(vectors), rows, tag="joint space", metadata_header=heads, global_step=step)
+        with redirect_stdout(None):  # torch warns there of a folder of an earlier run, which it replaces
+            board.add_embedding(torch.cat(vectors), rows, tag="joint space", metadata_header=heads, global_step=step)
