@@ -86,14 +86,14 @@ class Costs:
         """
         corpus = job.inputs["corpus"].key if "corpus" in job.inputs else ""
         amount = _amount(job.settings, self._captions.get(corpus))
+        known, alike = dict[str, float](), True
         for level, likeness in enumerate(likenesses(job)):
             costs = [cost if level == 0 else cost.scaled(amount, level > 1) for cost in self._known.get(likeness, ())]
-            if costs:
-                columns = ([getattr(cost, name) for cost in costs] for name in ("seconds", "memory_mb", "disk_mb"))
-                known = ([value for value in column if value is not None] for column in columns)
-                seconds, memory, disk = (median(values) if values else None for values in known)
-                return Estimate(seconds, memory, disk, level == 0)
-        return Estimate()
+            for name in ("seconds", "memory_mb", "disk_mb"):
+                values = [value for cost in costs if (value := getattr(cost, name)) is not None]
+                if values and name not in known:  # of a job that was continued, no time is known
+                    known[name], alike = median(values), alike and level == 0
+        return Estimate(**known, alike=alike)
 
 
 class Progress:

@@ -112,6 +112,13 @@ def test_a_continued_job_tells_nothing_of_the_time_of_others() -> None:
     assert progress.left() == ["time left unknown"]
 
 
+def test_where_a_like_job_was_continued_others_tell_the_time() -> None:
+    like, other, wanted = (job("vse-san-none-1", "vse", model="san", epochs=2, dim=n) for n in (1, 2, 1))
+    corpus = {"stage": "prepare", "key": like.inputs["corpus"].key, "metrics": {"captions": 100}}
+    found = Costs([manifest(like, 9, resumed=True, peak_memory_mb=7.0), manifest(other, 50), corpus]).of(wanted)
+    assert (found.seconds, found.memory_mb, found.alike) == (50, 7.0, False)
+
+
 def test_what_is_unknown_is_said() -> None:
     jobs = [job("nmt-en-de"), job("mmt-en-de"), job("vse-san-none-1", "vse")]
     progress = Progress()
