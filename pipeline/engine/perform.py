@@ -61,11 +61,17 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
                 _describe(job, workspace, begun, figures)
             _settle(job, workspace)
         except BaseException:
-            if (before / "manifest.json").is_file() and not final.exists():
-                before.rename(final)
+            keep_old(job, workspace)
             raise
         _delete(before)
     return True
+
+
+def keep_old(job: Job, workspace: Workspace) -> None:
+    """After a stop, give what `force` was replacing its name again, if the new one is not whole."""
+    before, final = _before(workspace, job), workspace.folder(job)
+    if (before / "manifest.json").is_file() and not final.exists():
+        before.rename(final)
 
 
 def _clear_up(job: Job, workspace: Workspace, force: bool) -> None:

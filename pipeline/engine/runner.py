@@ -15,7 +15,7 @@ from pipeline.engine.executors import JobExecutor, LocalProcesses, gpus_of, proc
 from pipeline.engine.job import Job, topological_order
 from pipeline.engine.machine import rank, started_together
 from pipeline.engine.machine_errors import explained
-from pipeline.engine.perform import perform
+from pipeline.engine.perform import keep_old, perform
 from pipeline.engine.progress import Progress
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -116,7 +116,11 @@ class Runner:
                     undone.remove(job.key)
                     yield job, messages
                 executor.check()
-        except Exception as error:
+        except BaseException as error:
+            if not executor.remote:
+                executor.stop()
+                for job in (job for job in jobs if job.key in forced):
+                    keep_old(job, self.workspace)
             if (line := executor.lost(error)) is None:
                 raise
             raise RecipeError(line) from None

@@ -41,6 +41,7 @@ WORK = tuple(
         "analyses",
         "app",
         "corpus",
+        "embedding",
         "evaluation",
         "export",
         "gallery",

@@ -83,10 +83,23 @@ def test_after_ctrl_c_nothing_runs_and_the_same_command_continues(tiny: Tiny, tm
     os.killpg(run.pid, signal.SIGINT)
     printed = run.communicate(timeout=120)[0]  # which ends when no process holds the pipe
     assert run.returncode == 130
-    assert printed.rstrip().endswith("stopped; the same command continues from the last checkpoint")
+    assert printed.rstrip().endswith("stopped; the same command continues from where it was stopped")
     assert "Traceback" not in printed
     assert here.start("vse", "--jobs=2").wait(300) == 0
     assert len([name for name in require_equal(tiny, here) if name.startswith("vse-")]) >= 2
+
+
+def test_after_ctrl_c_the_results_that_were_to_be_replaced_are_there(tiny: Tiny, tmp_path: Path) -> None:
+    here = tiny.without(tmp_path / "tiny", "report-*")
+    run = here.start("vse", "--jobs=2", "--force")
+    while not [*here.workspace.root.glob("jobs/vse-*/*.partial/checkpoints/last.ckpt")]:
+        time.sleep(0.01)
+    os.killpg(run.pid, signal.SIGINT)
+    run.communicate(timeout=120)
+    assert run.returncode == 130
+    assert len([name for name in require_equal(tiny, here) if name.startswith("vse-")]) >= 2
+    assert not [*here.workspace.root.glob("jobs/*/*.before")]
+    assert here.main("export", "--output", str(tmp_path / "model")) == 0
 
 
 def require_equal(one: Tiny, other: Tiny) -> set[str]:
