@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from modules.pretrained.dual_network import DualNetwork, dual_network_arguments
 from modules.retrieval_models import build_model
-from pipeline.retrieval.weights import interpolate, start_weights, weights_of
-from pipeline.training.model_files import save_weights
+from modules.training.retrieval import Retrieval
+from pipeline.retrieval.weights import interpolate, start_scale, start_weights, weights_of
+from pipeline.training.model_files import save_model, save_weights
 from tests.modules.dual_networks import save
+from tests.modules.test_dual_encoder import PIXELS, PLAIN, SIZES, network_of
 
 
 def model_of() -> nn.Module:
@@ -135,3 +137,16 @@ def test_a_start_reaches_the_weights_beside_adapters(tmp_path: Path) -> None:
     start_weights(then, [tmp_path])
     then.merge()
     assert equal(then.state_dict(), first.state_dict())
+
+
+def test_a_dual_encoder_that_starts_from_a_trained_one_has_its_scale(tmp_path: Path) -> None:
+    arguments = SIZES | {"region_dim": PIXELS, "network": network_of(folder := save("siglip", tmp_path / "siglip"))}
+    first, second = (Retrieval("dual-encoder", arguments, **PLAIN) for _ in range(2))
+    for module in (first, second):
+        module.start_losses(module.model.start(str(folder)))
+    first.start_losses({"log_scale": 3.1, "bias": -5.5})  # as a training has learned them
+    first.finish()
+    save_model(tmp_path, "dual-encoder", arguments, first.model)
+    start_weights(second.model, [tmp_path])
+    start_scale(second)
+    assert (second.loss.log_scale.item(), second.loss.bias.item()) == pytest.approx((3.1, -5.5))
