@@ -291,12 +291,12 @@ class _Reading:
         if not least <= len(cells) <= len(columns):
             raise DataError(f"{here}: {len(cells)} fields, expected {expected}")
         row = dict(zip(columns, cells, strict=False))
-        name, split = self._picture(row[PICTURE], here), row.get(SPLIT, "")
-        own = language_called(row[LANGUAGE]) if LANGUAGE in row else ""
+        name, given = self._picture(row[PICTURE], here), row.get(SPLIT, "")
+        own, split = language_called(row[LANGUAGE]) if LANGUAGE in row else "", split_called(given) if given else ""
         if own is None:
             raise DataError(f"{here}: language {row[LANGUAGE]!r}, expected a code like en or de")
-        if split and split_called(split) is None:
-            raise DataError(f"{here}: split {split!r}, expected {', '.join(SPLITS)}")
+        if split is None:
+            raise DataError(f"{here}: split {given!r}, expected {', '.join(SPLITS)}")
         of_captions = [(column, cell) for column, cell in zip(columns, cells, strict=False) if holds_captions(column)]
         lines = [
             (column.removeprefix(CAPTION_OF) if column != CAPTION else own, line)
@@ -304,7 +304,7 @@ class _Reading:
         ]  # fmt: skip
         texts = [(language, line) for language, line in lines if not is_missing(line)] or [(own, "")]
         for place, (language, text) in enumerate(texts, 1):
-            yield _Line(path, number, place, name, language, text, split_called(split) or "")
+            yield _Line(path, number, place, name, language, text, split)
 
     def _texts(self, folder: Path) -> Iterator[_Line]:
         """The lines of the texts that are named as pictures; of a text without a caption its first."""

@@ -226,10 +226,8 @@ def read_entries(path: Path) -> list[Any]:
 def _image(entry: Any, where: str) -> _Image:
     """Check one entry of the list."""
     split, sentences = _text(entry, "split", where), entry.get("sentences")
-    if (called := split if split == _REST else split_called(split)) is None:
-        raise DataError(
-            f"{where}.split: {split!r} is unknown; expected one of {', '.join(('train', _REST, 'val', 'test'))}"
-        )
+    if split_called(split) is None:
+        raise DataError(f"{where}.split: {split!r} is unknown; expected one of train, {_REST}, val, test")
     if not isinstance(sentences, list) or not sentences:
         raise DataError(f"{where} ({entry.get('filename')!r}): no sentences; expected `sentences`, a list, each `raw`")
     filename = _text(entry, "filename", where)
@@ -243,7 +241,7 @@ def _image(entry: Any, where: str) -> _Image:
                             "path in it")  # fmt: skip
     raw = [_text(sentence, "raw", f"{where}.sentences[{k}]").strip() for k, sentence in enumerate(sentences)]
     places = [sentence["annotation"] for sentence in sentences if "annotation" in sentence]
-    return _Image(filename, folder, called, id_of(entry.get("cocoid")) or "", raw, places)
+    return _Image(filename, folder, split, id_of(entry.get("cocoid")) or "", raw, places)
 
 
 def _entry(image: _Image, number: int, k: int) -> str:
@@ -276,7 +274,7 @@ def _split(
             raise DataError(
                 "karpathy: COCO's form has no split; set corpus.drawn to a number of images, or corpus.splits"
             )
-        return {name: "train" if images[name].split == _REST else images[name].split for name in kept}
+        return {name: split_called(images[name].split) or "train" for name in kept}
     in_all = {name for name in kept if any(images[name].sentences) or settings.language not in settings.languages}
     in_all = in_all.intersection(*({caption.image_id for caption in captions} for captions in translations.values()))
     if len(in_all) < 2 * settings.drawn:

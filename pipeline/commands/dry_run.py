@@ -8,7 +8,7 @@ from heapq import nlargest
 from pipeline.engine.console import counted, info, stage_command
 from pipeline.engine.job import Job, unique_names
 from pipeline.engine.machine import duration, rank
-from pipeline.engine.progress import Costs, Estimate
+from pipeline.engine.progress import Costs, Estimate, longest_chains
 from pipeline.engine.workspace import Workspace
 from pipeline.visualization.text_table import TextTable
 
@@ -71,16 +71,18 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
     if rank() > 0:
         return
     plan = planned(jobs, workspace, forced)
-    costs = [step.cost for step in plan if step.cost is not None]
+    costs = {step.job.key: step.cost for step in plan if step.cost is not None}
+    own = {key: cost.seconds or 0.0 for key, cost in costs.items()}
+    chain = max(longest_chains([step.job for step in plan if step.cost], own).values(), default=0.0)
     if plan:
         shown = unique_names(step.job for step in plan)
         rows = [[shown[step.job.key], step.does, *_shown(step.cost)] for step in plan]
         TextTable("dry run", ["job", "does", "time", "memory", "disk"], rows).show_lines()
-        done = len(plan) - len(costs)
-        info(f"{counted(len(plan), 'jobs')}, {done} up to date; {_total(costs, workspace, at_once)}")
+        total = _total([*costs.values()], chain, workspace, at_once)
+        info(f"{counted(len(plan), 'jobs')}, {len(plan) - len(costs)} up to date; {total}")
     else:
         info("with these settings the command runs no jobs")
-    if any(not cost.alike for cost in costs):
+    if any(not cost.alike for cost in costs.values()):
         info("~: by jobs of this kind and model with other settings or data, scaled by steps and captions where known")
     for stage, names in _lacking(plan, workspace).items():
         info(f"first run `{stage_command(stage)}`, with the same recipe and settings: it makes {', '.join(names)}")
@@ -106,8 +108,8 @@ def _mb(value: float) -> str:
     return f"{value:,.0f} MB" if value >= 10 else f"{value:.1f} MB"
 
 
-def _total(costs: Sequence[Estimate], workspace: Workspace, at_once: int) -> str:
-    """Time, memory and disk of the jobs that run, and the disk that is free, as text."""
+def _total(costs: Sequence[Estimate], chain: float, workspace: Workspace, at_once: int) -> str:
+    """Time (at least that of the longest chain), memory and disk of the jobs that run, and what disk is free."""
     if not costs:
         return "nothing to run"
     seconds, memory, disk = (
@@ -115,7 +117,7 @@ def _total(costs: Sequence[Estimate], workspace: Workspace, at_once: int) -> str
         for name in ("seconds", "memory_mb", "disk_mb")
     )
     parts = {
-        "time": (seconds, duration(max(sum(seconds) / at_once, *seconds, 0))),
+        "time": (seconds, duration(max(sum(seconds) / at_once, chain))),
         "memory": (memory, _mb(sum(nlargest(at_once, memory)))),
         "disk": (disk, _mb(sum(disk))),
     }

@@ -173,12 +173,7 @@ class Progress:
         times = {job.key: self._before.of(job).seconds if self._before else None for job in jobs}
         amounts = {job.key: _amount(job.settings, None) for job in jobs}
         own = {key: weight or 0.0 for key, weight in (amounts if None in times.values() else times).items()}
-        work = dict(own)
-        for job in reversed(jobs):
-            for needed in job.inputs.values():
-                if needed.key in work:
-                    work[needed.key] = max(work[needed.key], own[needed.key] + work[job.key])
-        return work
+        return longest_chains(jobs, own)
 
     def left(self) -> list[str]:
         """How long the jobs left may take, as text; nothing if none is left."""
@@ -198,6 +193,21 @@ class Progress:
         read = _amount(job.settings, None)
         paces = self._paces.get((job.stage, bool(read)))
         return median(paces) * (read or 1) if paces else before.seconds
+
+
+def longest_chains(jobs: Sequence[Job], own: Mapping[str, float]) -> dict[str, float]:
+    """From each job to the end of the longest chain of jobs that need it, by key, in the unit of `own`.
+
+    Args:
+        jobs: each after what it needs.
+        own: of each job itself, by key.
+    """
+    work = dict(own)
+    for job in reversed(jobs):
+        for needed in job.inputs.values():
+            if needed.key in work:
+                work[needed.key] = max(work[needed.key], own[needed.key] + work[job.key])
+    return work
 
 
 def likenesses(job: Job) -> Iterator[str]:

@@ -331,6 +331,7 @@ def _tree(file: Path, languages: Sequence[str]) -> Found:
         raise DataError(f"{file}: captions in {', '.join(known)}; expected one language in JSON: write them as a TSV, "
                         "`picture TAB language TAB caption`")  # fmt: skip
     form = "COCO's" if entries and "place" in entries[0] else "Karpathy's"
-    drawn = not {"val", "test"} <= {str(entry.get("split")) for entry in entries}  # COCO's form has no splits
+    splits = {split_called(str(entry.get("split"))) for entry in entries}
+    drawn = not {"val", "test"} <= splits  # COCO's form has none
     settings: dict[str, Any] = {"name": "karpathy", "language": known[0], "languages": known}
     return Found(f"JSON of {form} form ({file.name})", file.parent, settings, names, detected, drawn)

@@ -189,6 +189,9 @@ def test_the_total_counts_jobs_side_by_side(workspace: Workspace, capsys) -> Non
     assert "2 would run: time about 40 s, memory about 1,000 MB, disk about 4.0 MB" in capsys.readouterr().out
     show_plan(jobs, Workspace(workspace.root, read_only=True), at_once=4)
     assert "2 would run: time about 40 s" in capsys.readouterr().out, "no job takes less than all of its time"
+    after = replace(made("vse-san-7", 7), inputs={**jobs[1].inputs, "needed": jobs[2]})
+    show_plan([*jobs, after], Workspace(workspace.root, read_only=True), at_once=4)
+    assert "3 would run: time about 80 s" in capsys.readouterr().out, "one needs another"
     unknown = replace(made("other"), stage="mmt")
     show_plan([*jobs, unknown], workspace)
     assert "3 would run: time more than 80 s, memory more than 500 MB" in capsys.readouterr().out

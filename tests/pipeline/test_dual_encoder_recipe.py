@@ -1,5 +1,6 @@
 """A recipe of dual encoders and students: what is refused, what is computed once, what is left after a kill."""
 
+import copy
 import json
 import re
 import shutil
@@ -171,6 +172,24 @@ def test_a_network_in_half_precision_is_written_as_it_was_trained(exported: Expo
     theirs = load_file(tmp_path / "network" / "model.safetensors")
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("exported", ["tuned"], indirect=True)
+def test_a_network_of_two_towers_has_the_settings_of_each(exported: ExportedModel, tmp_path: Path, monkeypatch) -> None:
+    config = copy.deepcopy(exported.model.image_side.network.network.config)
+    monkeypatch.setattr(exported.model.image_side.network.network, "config", config)
+    config.vision_config.hidden_act = "relu"
+    write_for_transformers(exported.folder, exported.model, tmp_path / "network")
+    written = json.loads((tmp_path / "network" / "config.json").read_text())
+    assert written["vision_config"]["hidden_act"] == "relu"
+    assert (
+        written["text_config"]["hidden_act"] == exported.model.network.network.config.text_config.hidden_act != "relu"
+    )
+    config.model_type = "another"
+    with pytest.raises(
+        RecipeError, match="its text tower is of siglip, its image tower of another; transformers has no"
+    ):
+        write_for_transformers(exported.folder, exported.model, tmp_path / "second")
 
 
 @pytest.mark.parametrize("exported", ["tuned", "student"], indirect=True)

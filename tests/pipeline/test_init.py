@@ -90,6 +90,8 @@ def test_json_of_coco_s_and_of_karpathy_s_form(tmp_path: Path, dino: Path, capsy
     assert "24 train, 3 val, 3 test pictures, drawn" in capsys.readouterr().out
     (tmp_path / "mine" / "captions.json").unlink()
     write_karpathy_form(tmp_path / "mine" / "dataset.json", names)
+    renamed = (tmp_path / "mine" / "dataset.json").read_text().replace('"val"', '"validation"')
+    (tmp_path / "mine" / "dataset.json").write_text(renamed)
     karpathy = made(tmp_path / "karpathy", str(tmp_path / "mine"), *options)
     assert (karpathy.corpus.options.drawn, karpathy.corpus.options.language) == (0, "en")
     assert captions_of(tmp_path / "karpathy")["captions"] == COUNT

@@ -89,6 +89,7 @@ def test_after_ctrl_c_nothing_runs_and_the_same_command_continues(tiny: Tiny, tm
     assert len([name for name in require_equal(tiny, here) if name.startswith("vse-")]) >= 2
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_the_results_that_were_to_be_replaced_are_there(tiny: Tiny, tmp_path: Path) -> None:
     here = tiny.without(tmp_path / "tiny", "report-*")
     run = here.start("vse", "--jobs=2", "--force")
