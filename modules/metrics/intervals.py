@@ -8,7 +8,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from modules.errors import ModelError
-from modules.metrics.retrieval import CUTS, NO_QUERY, RECALLS, RetrievalRanks
+from modules.metrics.retrieval import CUTS, NO_QUERY, RECALLS, RetrievalRanks, score_range
 
 
 class Interval(NamedTuple):
@@ -37,7 +37,7 @@ def bootstrap_interval(
     gallery. Several rank sets (seeds of one system, with the same images in the same rows) are averaged per resample,
     and each resample is shifted by what the mean over so few seeds is off: a quantile of Student's t with one degree of
     freedom less than seeds, times the standard error of the mean over seeds. (To draw seeds with replacement instead
-    gives intervals that are too short: three seeds have ten different means.)
+    gives intervals that are too short: three seeds have ten different means.) An interval ends where no score can be.
 
     Args:
         ranks: the ranks of one run, or of several.
@@ -63,7 +63,7 @@ def bootstrap_interval(
     intervals = {}
     for name, by_run in whole.items():
         shifted = resampled[name] + seed_shifts(by_run, resamples, seed)
-        intervals[name] = Interval(float(by_run.mean()), *percentiles(shifted, level))
+        intervals[name] = Interval(float(by_run.mean()), *percentiles(shifted.clamp(*score_range(name)), level))
     return intervals
 
 

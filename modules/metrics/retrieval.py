@@ -159,6 +159,18 @@ def retrieval_scores(ranks: RetrievalRanks) -> dict[str, float]:
     return scores | {"rsum": rsum, "mean_recall": rsum / len(RECALLS)}
 
 
+def score_range(name: str) -> tuple[float, float]:
+    """Return the least and the greatest value that a score of `retrieval_scores` can have.
+
+    Examples:
+        >>> score_range("t2i_r5"), score_range("rsum"), score_range("i2t_medr")
+        ((0.0, 100.0), (0.0, 600.0), (1.0, inf))
+    """
+    if name.endswith("_medr"):
+        return 1.0, math.inf
+    return 0.0, 100.0 * (len(RECALLS) if name == "rsum" else 1)
+
+
 def image_folds(
     caption_image: Tensor, num_images: int, folds: Sequence[Tensor]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -114,8 +114,8 @@ def pearson_interval(
     """Mean of Pearson's r × 100 over runs, and its interval by bootstrap over pairs.
 
     Several runs (seeds of one system) are resampled alike, and treated as
-    `modules.metrics.intervals.bootstrap_interval` does. A resample
-    in which r is undefined (few pairs, all drawn equal) is left out.
+    `modules.metrics.intervals.bootstrap_interval` does. A resample in which r is undefined (few pairs, all drawn equal)
+    is left out.
 
     Args:
         predictions: of each run, (N,).
@@ -130,7 +130,7 @@ def pearson_interval(
     Examples:
         >>> gold = np.arange(50) / 10
         >>> r, low, high = pearson_interval([gold + np.sin(np.arange(50)), gold - np.sin(np.arange(50))], gold)
-        >>> round(r), low < r < high
+        >>> round(r), low < r < high <= 100
         (90, True)
     """
     by_run = [pearson(run, gold) for run in predictions]
@@ -140,7 +140,8 @@ def pearson_interval(
     drawn = np.random.default_rng(seed).multinomial(len(gold), np.full(len(gold), 1 / len(gold)), resamples)
     resampled = np.mean([_weighted_pearson(run, gold, drawn) for run in predictions], axis=0)
     shifted = torch.from_numpy(resampled) + seed_shifts(torch.tensor(values, dtype=torch.float64), resamples, seed)
-    return Interval(float(np.mean(values)), *percentiles(shifted[shifted.isfinite()], level))
+    possible = shifted[shifted.isfinite()].clamp(-100, 100)
+    return Interval(float(np.mean(values)), *percentiles(possible, level))
 
 
 def _weighted_pearson(predictions: Scores, gold: Scores, weights: NDArray[np.integer]) -> Scores:

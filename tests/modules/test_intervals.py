@@ -5,7 +5,7 @@ import torch
 from scipy.stats import t
 
 from modules.metrics.intervals import bootstrap_interval, paired_difference, percentiles, seed_shifts
-from modules.metrics.retrieval import RetrievalRanks
+from modules.metrics.retrieval import RetrievalRanks, score_range
 from tests.modules.test_metrics import some_ranks
 
 
@@ -52,3 +52,17 @@ def test_seeds_that_differ_alone_give_an_interval_of_student() -> None:
     values = 100 * torch.tensor(shares, dtype=torch.float64)
     mean, half = values.mean().item(), t.ppf(0.975, 2) * values.std().item() / 3**0.5
     assert tuple(interval) == pytest.approx((mean, mean - half, mean + half), rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["t2i_r1", "mean_recall", "rsum", "i2t_medr"])
+@pytest.mark.parametrize("shares", [(0.05, 0.52), (0.48, 0.95)])
+def test_an_interval_holds_no_score_that_cannot_be(name: str, shares: tuple[float, float]) -> None:
+    """Two seeds that differ much: Student's t with one degree of freedom reaches beyond 0 and 100 %."""
+    runs = []
+    for share in shares:
+        ranks = torch.where(torch.arange(100) < round(100 * share), 1, 50)
+        runs.append(RetrievalRanks(ranks, ranks, torch.arange(100)))
+    low, high = score_range(name)
+    interval = bootstrap_interval(runs)[name]
+    assert low <= interval.low < interval.value < interval.high <= high
+    assert interval.low == low or interval.high == high
