@@ -21,6 +21,7 @@ WRITTEN = ".written-by-init"
 _TEXTS = {".txt", ".token", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".md", ".gz"}
 _NOT_BY_NAME = "not a picture by its name"
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+NO_PICTURES = f"no pictures in it; expected files like {', '.join(sorted(SUFFIXES))}"
 
 
 def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:

@@ -45,18 +45,35 @@ def taught_captions(folder: Path, source: str, languages: Iterable[str]) -> list
         DataError: the folder is damaged.
     """
     wanted, known = set(languages), set(open_vectors(folder)[0])
+    rows = _pairs(folder)
+    if strange := {row["original"] for row in rows} - known:
+        raise _damaged(folder, f"no vector of {min(strange)!r}")
+    return [
+        Caption(
+            TEXT + row["original"], f"{source}|{place}", row["language"], row["text"], "train", source
+        ) for place, row in enumerate(rows) if row["language"] in wanted
+    ]  # fmt: skip
+
+
+def taught_texts(folder: Path) -> list[str]:
+    """The sentences of a folder that `write_pairs` wrote, without their originals.
+
+    Raises:
+        DataError: the folder is damaged.
+    """
+    return [row["text"] for row in _pairs(folder)]
+
+
+def _pairs(folder: Path) -> list[dict[str, str]]:
+    """The pairs of a folder, with each field of `TaughtPair`."""
     try:
-        rows = pq.read_table(folder / _PAIRS).to_pylist()
-        if strange := {row["original"] for row in rows} - known:
-            raise KeyError(min(strange))
-        return [
-            Caption(
-                TEXT + row["original"], f"{source}|{place}", row["language"], row["text"], "train", source
-            ) for place, row in enumerate(rows) if row["language"] in wanted
-        ]  # fmt: skip
-    except (OSError, KeyError, TypeError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{folder}: no pairs of sentences ({reason}); delete it and run the stage vse again") from None
+        return [{name: row[name] for name in TaughtPair._fields} for row in pq.read_table(folder / _PAIRS).to_pylist()]
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise _damaged(folder, str(error).splitlines()[0]) from None
+
+
+def _damaged(folder: Path, reason: str) -> DataError:
+    return DataError(f"{folder}: no pairs of sentences ({reason}); delete it and run the stage vse again")
 
 
 class TaughtStore(RegionStore):

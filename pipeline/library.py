@@ -11,7 +11,7 @@ from pipeline.export.export import export
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
-from pipeline.gallery.picture_sources import PictureFolder
+from pipeline.gallery.picture_sources import some_pictures
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.stages import STAGES, run_stages
@@ -85,16 +85,15 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
         gallery: the gallery's folder.
 
     Raises:
-        RecipeError: there are no pictures, or the gallery cannot be written.
+        DataError: there is no such folder, or no picture in it.
+        RecipeError: the gallery cannot be written.
 
     Examples:
         >>> gallery = index_pictures("holiday", load_model("model"), "holiday-gallery")  # doctest: +SKIP
         >>> [hit.name for hit in gallery.search("ein Hund am Strand", top=5)]  # doctest: +SKIP
     """
     require_main_guard()
-    if not (source := PictureFolder(Path(pictures), cores())).paths:
-        raise RecipeError(f"{pictures}: no pictures in it; expected files such as .jpg or .png")
-    update_gallery(Path(gallery), model, source)
+    update_gallery(Path(gallery), model, some_pictures(Path(pictures), cores()))
     return Gallery.open(gallery, model)
 
 

@@ -13,7 +13,7 @@ from data.errors import DataError
 from data.lines import byte_lines
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.picture_sources import PictureFolder
+from pipeline.gallery.picture_sources import some_pictures
 
 
 class Part(NamedTuple):
@@ -117,17 +117,14 @@ class Pictures:
         workers: processes that read them.
 
     Raises:
-        DataError: there is no such folder.
-        RecipeError: it has no picture.
+        DataError: there is no such folder, or no picture in it.
     """
 
     size = 256
 
     def __init__(self, folder: Path, workers: int) -> None:
-        self.folder, self._found = folder, PictureFolder(folder, workers)
+        self.folder, self._found = folder, some_pictures(folder, workers)
         self._names, self.count = list(self._found.paths), len(self._found.paths)
-        if not self._names:
-            raise RecipeError(f"{folder}: no picture in it; expected files such as .jpg or .png")
 
     def require(self, exported: ExportedModel) -> None:
         """Refuse a model that reads regions made elsewhere."""

@@ -160,10 +160,11 @@ def _seen(result: Measured) -> tuple[list[str], list[str]]:
 
 
 def _say_left(models: Sequence[ExportedModel], languages: Sequence[str]) -> None:
-    read = "; ".join(", ".join(exported.languages) for exported in models)
-    why = f"the model was trained on {read}" if len(models) == 1 else f"the models read {read}"
-    if languages:
-        info_aside(f"{', '.join(languages)}; {why}", "left out:")
+    if not languages:
+        return
+    first, *second = (", ".join(exported.languages) for exported in models)
+    why = f"the first model reads {first}; the second {second[0]}" if second else f"the model was trained on {first}"
+    info_aside(f"{', '.join(languages)}; {why}", "left out:")
 
 
 def _say_chosen_on(results: Sequence[Measured], name: str) -> None:

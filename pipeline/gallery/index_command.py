@@ -19,7 +19,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import gallery_of
 from pipeline.gallery.hits import Own
 from pipeline.gallery.indexing import update_gallery
-from pipeline.gallery.picture_sources import PictureFiles, PictureFolder, Pictures, StoredRegions
+from pipeline.gallery.picture_sources import PictureFiles, Pictures, StoredRegions, some_pictures
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 
@@ -54,7 +54,7 @@ def index(
         source: Pictures = PictureFiles(content.pictures, workers)
         captions, own = _captions(map(asdict, content.captions), exported.languages)
     else:
-        source = _of_corpus(exported, graph, workers) if pictures is None else PictureFolder(pictures, workers)
+        source = _of_corpus(exported, graph, workers) if pictures is None else some_pictures(pictures, workers)
     if prepared and (pictures is None or model is None):  # else the model and the folder are of something else
         folder = workspace.folder(graph.corpus)
         captions, own = _captions(read_captions(folder / "captions.parquet").to_list(), exported.languages)

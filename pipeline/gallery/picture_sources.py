@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.pictures import is_text, pictures_in
+from data.errors import DataError
+from data.pictures import NO_PICTURES, is_text, pictures_in
 from data.regions import RegionStore, read_standard
 from pipeline.engine.files import digest_of
 from pipeline.export.exported_model import ExportedModel
@@ -60,6 +61,18 @@ class PictureFolder(PictureFiles):
         paths, left = pictures_in(folder)
         super().__init__(paths, workers)
         self.left = {name: why for name, why in left.items() if not is_text(name)}
+
+
+def some_pictures(folder: Path, workers: int) -> PictureFolder:
+    """The pictures of a folder that somebody names.
+
+    Raises:
+        DataError: there is no such folder, or no picture in it: it is another one, or its disk is not there.
+    """
+    found = PictureFolder(folder, workers)
+    if not found.paths:
+        raise DataError(f"{folder}: {NO_PICTURES}")
+    return found
 
 
 class StoredRegions:

@@ -15,7 +15,7 @@ from data.errors import BadLines, DataError
 from data.language_codes import language_called
 from data.languages import Detected, detect_languages
 from data.lines import read_lines, read_text, visible_files
-from data.pictures import SUFFIXES, PictureNames, composed, is_inside, is_written, names_in, pictures_in
+from data.pictures import NO_PICTURES, PictureNames, composed, is_inside, is_written, names_in, pictures_in
 from data.tables import (
     CAPTION,
     LANGUAGE,
@@ -115,7 +115,7 @@ def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) 
     """
     pictures = pictures_in(folder)[0]
     if not pictures:
-        raise DataError(f"{folder}: no pictures in it; expected files like {', '.join(sorted(SUFFIXES))}, and captions")
+        raise DataError(f"{folder}: {NO_PICTURES}, and captions")
     file, found = _chosen(folder, captions, pictures, languages)
     paths = {"captions": path_from(file, folder), "pictures": folder_of(found.names, pictures, file) or "."}
     return replace(found, root=folder.resolve(), corpus=found.corpus | paths)

@@ -1,6 +1,6 @@
 """What a retrieval model reads of sentences: its text input, what its word vectors start from, sentence vectors."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from data.captions import choose, read_captions
 from data.lines import WORD_VECTORS
 from data.published_vectors import read_vectors
 from data.sentence_vectors import KnownSentences, compute_vectors
+from data.taught import taught_texts
 from data.text_inputs import PretrainedTokens, TextInput, WordVocabulary, tokens_of, words_of_all
 from data.vectors import train_vectors
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
@@ -228,28 +229,38 @@ VERSION = 1
 _INPUT = "sentences-"
 
 
-def sentence_jobs(settings: VseSettings, model_files: str | None, tables: Mapping[str, Job]) -> dict[str, Job]:
-    """What a training reads beside its caption tables: a job for each of them; none without sentence vectors.
+def sentence_jobs(
+    settings: VseSettings, model_files: str | None, tables: Mapping[str, Job], taught: Mapping[str, Job]
+) -> dict[str, Job]:
+    """What a training reads beside its captions: a job for each table of them; none without sentence vectors.
 
     Args:
         settings: with `pretrained`.
         model_files: a digest of the text model's files; None for a name on the hub.
         tables: the jobs that leave the caption tables (`captions.parquet`), by the names of a training's inputs.
+        taught: the jobs that leave sentences without pictures (`pipeline.vectors.teaching.taught_jobs`).
 
     Returns:
-        input `sentences-<name of the table>` → job.
+        input `sentences-<name of the input>` → job.
     """
     if settings.pretrained is None or settings.pretrained_vectors != "sentences":
         return {}
-    return {f"{_INPUT}{name}": _vectors_job(settings, model_files, table) for name, table in tables.items()}
+    jobs = {name: _vectors_job(settings, model_files, table, _captions) for name, table in tables.items()}
+    jobs |= {name: _vectors_job(settings, model_files, pairs, taught_texts) for name, pairs in taught.items()}
+    return {_INPUT + name: job for name, job in jobs.items()}
 
 
-def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> Job:
+def _captions(folder: Path) -> list[str]:
+    return list(read_captions(folder / "captions.parquet")["text"][:])
+
+
+def _vectors_job(
+    settings: VseSettings, model_files: str | None, table: Job, texts: Callable[[Path], list[str]]
+) -> Job:  # fmt: skip
     name, layer = str(settings.pretrained), settings.pretrained_layer
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode every different sentence, and leave the vectors."""
-        texts = read_captions(inputs["captions"] / "captions.parquet")["text"][:]
         tokens, model, device = PretrainedTokens(name), SentenceVectors(name, layer), device_of(settings.trainer)
 
         def encode(batch: torch.Tensor) -> NDArray[np.float32]:
@@ -257,7 +268,8 @@ def _vectors_job(settings: VseSettings, model_files: str | None, table: Job) -> 
             vectors: NDArray[np.float32] = model.encode(batch.to(device)).cpu().numpy()
             return vectors
 
-        count = compute_vectors(texts, partial(tokens.encode, language=""), encode, folder, folder / "checkpoints")
+        sentences = texts(inputs["captions"])
+        count = compute_vectors(sentences, partial(tokens.encode, language=""), encode, folder, folder / "checkpoints")
         return {"sentences": count, "dim": model.embedding_dim}
 
     plain = {"pretrained": model_files or name, "layer": layer, "pooling": "mean"}

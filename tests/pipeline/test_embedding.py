@@ -257,7 +257,7 @@ def test_without_one_readable_picture_there_is_no_output(exported: ExportedModel
     ("arguments", "said"),
     [
         ((), "give --pictures FOLDER or --captions FILE"), (("--captions", "a", "--pictures", "b"), "one of the two"),
-        (("--pictures", "{}/none"), "no picture in it; expected files such as"),
+        (("--pictures", "{}/none"), "no pictures in it; expected files like"),
         (("--pictures", "{}/gone"), "no such folder"), (("--captions", "{}/gone"), "no such file"),
         (("--captions", "{}/empty.txt"), "no captions; expected a caption a line"),
         (("--captions", "{}/gap.txt"), "gap.txt:2: the caption is empty; leave the line out"),

@@ -206,7 +206,7 @@ def test_a_network_is_compared_in_the_languages_of_both(used: Tiny, exported, fo
     )  # fmt: skip
     ours, theirs, difference = (one["figures"] if "figures" in one else one["differences"] for one in lines)
     assert difference["rsum"]["value"] == pytest.approx(ours["rsum"]["value"] - theirs["rsum"]["value"], abs=1e-3)
-    assert "left out: xx; the models read en, xx; en" in err
+    assert "left out: xx; the first model reads en, xx; the second en" in err
     text = (folder / "captions.tsv").read_text()
     (folder / "captions.tsv").write_text(text.replace("\ten\t", "\tfr\t"))
     status, out, err = _command(used, capsys, *command)

@@ -42,7 +42,7 @@ def test_what_is_no_list_and_a_folder_without_pictures_are_refused(used: Tiny, t
     with pytest.raises(bildwort.RecipeError, match="encode_captions: expected a list of captions"):
         model.encode_captions("a red ball")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(bildwort.RecipeError, match="empty: no pictures in it; expected files such as"):
+    with pytest.raises(bildwort.DataError, match="empty: no pictures in it; expected files like"):
         bildwort.index_pictures(tmp_path / "empty", model, tmp_path / "gallery")
     assert not (tmp_path / "gallery").exists()
 

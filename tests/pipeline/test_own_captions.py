@@ -1,4 +1,4 @@
-"""The captions of a gallery's pictures, told apart from similar ones of other pictures."""
+"""The captions of a gallery's pictures, told apart from similar ones of other pictures; a folder without pictures."""
 
 import json
 from pathlib import Path
@@ -101,3 +101,12 @@ def test_on_the_page_own_captions_come_first_and_similar_ones_on_demand(used: Ti
         text = similar.removeprefix("similar caption of another picture: ")
         assert text != similar
         assert text not in [first, *others]
+
+
+def test_an_index_of_a_folder_without_pictures_keeps_the_gallery(used: Tiny, own: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "empty").mkdir()
+    index = ("index", "--gallery", str(tmp_path / "gallery"), "--pictures")
+    assert used.main(*index, str(own)) == 0
+    assert used.main(*index, str(tmp_path / "empty")) == 1
+    assert "empty: no pictures in it; expected files like" in " ".join(capsys.readouterr().err.split())
+    assert len(Gallery.open(tmp_path / "gallery").search("a bat")) == 6

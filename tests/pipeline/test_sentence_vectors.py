@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from data.captions import read_captions
+from data.taught import taught_texts
 from data.text_inputs import PretrainedTokens
 from modules.pretrained.pretrained_text import SentenceVectors
 from pipeline.errors import RecipeError
@@ -162,3 +163,22 @@ def test_settings_that_make_no_sense_are_one_line(tiny: Tiny, bert: Path, more: 
         tiny.recipe(*arguments(bert, *more))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("source", ["text:scenes-text", "text:mt:en-de"])
+def test_a_student_of_sentences_without_pictures_has_vectors_of_them_too(
+    trained: Tiny, bert: Path, source: str, tmp_path: Path
+) -> None:
+    made = trained.without(tmp_path / "made", "vse-student-*")
+    rows = {**ROWS, "student": [f"de/{source}", "en/human"]}
+    reads = {
+        "pretrained": str(bert),
+        "pretrained_vectors": "sentences",
+    }  # a row of another model has its own text model
+    settings = {"student": {"model": "student", "teacher": {"row": "en"}, **reads}}
+    taught = arguments(bert, f"--vse.rows={json.dumps(rows)}", f"--vse.row_settings={json.dumps(settings)}")
+    assert made.main("vse", *taught, "--vse.only=[student]") == 0
+    (folder,) = [job for job in names(made) if job.startswith("sentences-taught-")]
+    pairs = made.job(folder.removeprefix("sentences-"))
+    assert made.metrics(folder)["sentences"] == len(set(taught_texts(pairs)))
+    assert 0 < made.metrics("vse-student-student-1")["test"]["de"]["rsum"] <= 600
