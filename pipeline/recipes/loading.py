@@ -19,7 +19,7 @@ from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import AugmentSettings, CorpusSettings, Recipe, ReportSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.recipes.translator_settings import MmtSettings
-from pipeline.recipes.typed import located, names_of, refuse_unknown, typed
+from pipeline.recipes.typed import check_values, located, names_of, refuse_unknown, typed
 from pipeline.recipes.yaml_files import parse_yaml, read_mapping
 
 _COMMAND_LINE = "the command line"
@@ -152,8 +152,8 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     raw = _at_home(raw)
     with located(where):
         refuse_unknown(raw, _TOP, "")
-        trainer = raw.get("trainer") or {}
-        refuse_unknown(trainer, names_of(TrainerSettings), "trainer.")
+        trainer = mapping_of(raw, "trainer")
+        check_values(typed(TrainerSettings, trainer, "trainer"), "trainer")
         sections: dict[str, Any] = {}
         values_of = {section: mapping_of(raw, section) for section in SECTIONS}
         for section, kind in SECTIONS.items():
