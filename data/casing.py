@@ -4,7 +4,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-_WORD, _LETTER = re.compile(r"\w+(?:-\w+)*"), re.compile(r"[^\W\d_]")
+from data.characters import capitalised, composed, lowered
+
+_LETTERS = r"\w[\w\u0300-\u036f]*"  # with accents that no one character has
+_WORD, _LETTER = re.compile(rf"{_LETTERS}(?:-{_LETTERS})*"), re.compile(r"[^\W\d_]")
 
 
 class Casing:
@@ -12,13 +15,15 @@ class Casing:
 
     Args:
         forms: one of each word, `["ein", "Ball", "T-Shirt"]`.
+        language: of the words.
     """
 
-    def __init__(self, forms: Iterable[str] = ()) -> None:
-        self._form_of = {form.lower(): form for form in forms}
+    def __init__(self, forms: Iterable[str] = (), language: str = "") -> None:
+        self._language = language
+        self._form_of = {lowered(form, language): form for form in forms}
 
     @classmethod
-    def learn(cls, texts: Iterable[str]) -> "Casing":
+    def learn(cls, texts: Iterable[str], language: str = "") -> "Casing":
         """Learn it from sentences.
 
         The first word of each is left out, since its capital letter may be that of the sentence, and sentences without
@@ -26,16 +31,17 @@ class Casing:
 
         Args:
             texts: as people wrote them, in one language.
+            language: which.
 
         Examples:
             >>> Casing.learn(["Ein Mann im T-Shirt", "Der Hund sieht ein T-Shirt"]).forms
             ['Hund', 'Mann', 'T-Shirt', 'ein', 'im', 'sieht']
         """
         counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for text in texts:
+        for text in map(composed, texts):
             for word in [] if text == text.upper() else _WORD.findall(text)[1:]:
-                counts[word.lower()][word] += 1
-        return cls(forms.most_common(1)[0][0] for forms in counts.values())
+                counts[lowered(word, language)][word] += 1
+        return cls((forms.most_common(1)[0][0] for forms in counts.values()), language)
 
     @property
     def forms(self) -> list[str]:
@@ -59,13 +65,14 @@ class Casing:
             >>> casing.apply("ein roter ball", "a red ball")
             'ein roter Ball'
         """
-        if text != text.lower():
+        if text != lowered(text, self._language):
             return text
-        names = {word.lower(): word for word in _WORD.findall(source)[1:]}
+        source = composed(source)
+        names = {lowered(word, self._language): word for word in _WORD.findall(source)[1:]}
         cased = _WORD.sub(lambda match: self._cased(match[0], names), text)
         if (first := _LETTER.search(source)) and first[0].isupper():
-            cased = _LETTER.sub(lambda letter: letter[0].upper(), cased, count=1)
-        return cased if cased.lower() == text else text
+            cased = _LETTER.sub(lambda letter: capitalised(letter[0], self._language), cased, count=1)
+        return cased if lowered(cased, self._language) == text else text
 
     def _cased(self, word: str, names: dict[str, str]) -> str:
         known = self._form_of.get(word) or names.get(word)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from data.characters import lowered
 from data.text import words_of
 
 _WORDS = {
@@ -42,7 +43,7 @@ FUNCTION_WORDS = {language: frozenset(words.split()) for language, words in _WOR
 
 def is_content_word(word: str, language: str) -> bool:
     """Is a word, as it is typed or in lower case, neither a function word nor without letters?"""
-    plain = word.strip(".,;:!?\"'()„“”»«").lower()
+    plain = lowered(word.strip(".,;:!?\"'()„“”»«"), language)
     return any(map(str.isalpha, plain)) and plain not in FUNCTION_WORDS.get(language, frozenset())
 
 

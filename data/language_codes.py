@@ -45,6 +45,7 @@ LANGUAGE_NAMES = {
 }  # fmt: skip
 """Code → English name."""
 _SHOWN = 8
+_IN_BRACKETS = re.compile(r"\s*\([^()]*\)$")
 
 
 def spellings(language: str) -> list[str]:
@@ -55,6 +56,13 @@ def spellings(language: str) -> list[str]:
 
 CALLED = {code: language for language in NLLB for code in spellings(language)}
 CALLED |= {name.casefold(): language for language, name in LANGUAGE_NAMES.items()}
+CALLED |= dict(re.findall(r"(\w+):(\w+)", """
+    alb:sq ara:ar arm:hy aze:az baq:eu bur:my chi:zh cmn:zh cze:cs dut:nl est:et fas:fa fil:tl fre:fr geo:ka ger:de
+    gre:el ice:is kur:ku lav:lv mac:mk mao:mi may:ms mlg:mg mon:mn msa:ms nep:ne nor:no ori:or per:fa pus:ps rum:ro
+    slo:sk sqi:sq swa:sw uzb:uz wel:cy yid:yi iw:he ji:yi cn:zh cz:cs dk:da gr:el jp:ja ua:uk vn:vi
+"""))  # fmt: skip
+"""The last of them are other codes of ISO 639-2 and 639-3, withdrawn ones, and those of countries which no language
+has."""
 """How people write a language, in small letters → its code of two letters."""
 
 
@@ -68,10 +76,12 @@ def language_called(name: str) -> str | None:
         the code of a corpus, of two letters where there is one; None: it is no language's.
 
     Examples:
-        >>> [language_called(name) for name in ("de", "EN", "en-US", "deu_Latn", "German", "gsw", "a dog")]
-        ['de', 'en', 'en', 'de', 'de', 'gsw', None]
+        >>> [language_called(name) for name in ("de", "EN", "en-US", "deu_Latn", "German", "gsw", "a dog", "jp")]
+        ['de', 'en', 'en', 'de', 'de', 'gsw', None, 'ja']
+        >>> language_called("Chinese (Traditional)")
+        'zh'
     """
-    written = name.casefold()
+    written = _IN_BRACKETS.sub("", name.casefold())
     code = re.split("[-_]", written)[0]
     known = CALLED.get(written) or CALLED.get(code)
     return known or (code if code.isascii() and code.isalpha() and len(code) <= 3 else None)

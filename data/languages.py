@@ -1,6 +1,7 @@
 """Names of languages, which of several a sentence is in, and which languages a text has."""
 
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from data.characters import plain_characters
 from data.language_codes import LANGUAGE_NAMES, NLLB
 
 _READ = 1000  # captions that `detect_languages` reads
@@ -16,6 +18,17 @@ _MARGIN_OF_ALL, _MARGIN, _SHARE = 10.0, 5.0, 0.1  # see `detect_languages`
 _OF_DOUBTFUL, _OF_OTHERS = 5.0, 3.0  # see `foreign_language`
 CERTAIN = 8.0
 """The evidence from which on a sentence is certainly in another language: the logarithm of how much likelier it is."""
+_SCRIPTS = {
+    "Arab": ["ARABIC"], "Armn": ["ARMENIAN"], "Beng": ["BENGALI"], "Cyrl": ["CYRILLIC"], "Deva": ["DEVANAGARI"],
+    "Ethi": ["ETHIOPIC"], "Geor": ["GEORGIAN"], "Grek": ["GREEK"], "Gujr": ["GUJARATI"], "Guru": ["GURMUKHI"],
+    "Hang": ["HANGUL"], "Hans": ["CJK"], "Hebr": ["HEBREW"], "Jpan": ["CJK", "HIRAGANA", "KATAKANA"],
+    "Khmr": ["KHMER"], "Knda": ["KANNADA"], "Laoo": ["LAO"], "Latn": ["LATIN"], "Mlym": ["MALAYALAM"],
+    "Mymr": ["MYANMAR"], "Orya": ["ORIYA"], "Sinh": ["SINHALA"], "Taml": ["TAMIL"], "Telu": ["TELUGU"],
+    "Thai": ["THAI"],
+}  # fmt: skip
+"""Script of a code of NLLB → what the Unicode names of its letters begin with."""
+_SEVERAL = {"az", "bs", "kk", "ku", "ky", "mn", "pa", "sd", "sr", "tg", "uz"}  # languages written in several of these:
+_OF_SEVERAL = {"ARABIC", "CYRILLIC", "DEVANAGARI", "GURMUKHI", "LATIN", "MONGOLIAN"}
 _READABLE = tuple(sorted(NLLB.keys() - {"bs", "nn", "no"}))  # those three are hardly told from hr and nb
 
 
@@ -32,16 +45,41 @@ def language_of(text: str, languages: Sequence[str]) -> str:
         languages: codes that it may be in; those that the identifier does not know are never returned.
 
     Returns:
-        one of them; the first if there is no evidence for any.
+        one of them, of those that are written in the script of the sentence if there are some; the first if there is
+        no evidence for any.
 
     Examples:
         >>> language_of("ein roter Ball", ["en", "de"]), language_of("123", ["en", "de"])  # no letters: the first
         ('de', 'en')
+        >>> language_of("犬", ["en", "ar", "ja"])
+        'ja'
     """
+    text = plain_characters(text)
+    languages = in_its_script(text, languages) or languages
     identifier = _identifier(tuple(languages))
     if identifier is None or not any(map(str.isalpha, text)):
         return languages[0]
     return str(identifier.classify(text)[0])
+
+
+def in_its_script(text: str, languages: Sequence[str]) -> list[str]:
+    """Those of some languages that are written in the script of a sentence, or of most of its letters.
+
+    Examples:
+        >>> in_its_script("собака", ["en", "uk", "ru"]), in_its_script("ein Ball", ["en", "de"])
+        (['uk', 'ru'], ['en', 'de'])
+    """
+    scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
+    if not scripts:
+        return [*languages]
+    (script, _), *_ = scripts.most_common(1)
+
+    def written_so(language: str) -> bool:
+        """May it be written in this script?"""
+        several = language in _SEVERAL and script in _OF_SEVERAL
+        return language not in NLLB or several or script in _SCRIPTS[NLLB[language].partition("_")[2]]
+
+    return list(filter(written_so, languages))
 
 
 def language_evidence(text: str, language: str) -> float:
@@ -91,19 +129,24 @@ def foreign_evidence(text: str, languages: Sequence[str]) -> tuple[str | None, f
         languages: codes.
 
     Returns:
-        a code and the difference to the likeliest of `languages`; None and 0 where one of these is the likeliest, where
-        another language is nearly as likely, or where the identifier does not know one of `languages`.
+        a code and the difference to the likeliest of `languages`, `CERTAIN` where none of them is written in the script
+        of the sentence; None and 0 where one of these is the likeliest, where another language is nearly as likely, or
+        where the identifier does not know one of `languages`.
     """
     languages = ["no" if language == "nb" else language for language in languages]  # the identifier has one Norwegian
     identifier = _identifier(tuple(sorted({*_READABLE, *languages})))
     assert identifier is not None
-    text = text.lower()
+    text = plain_characters(text).lower()
     if not any(map(str.isalpha, text)) or not {*languages} <= {*identifier.labels}:
         return None, 0.0
-    (best, score), *others = identifier.rank(text)
-    if best in languages or score - others[0][1] < _OF_OTHERS:
+    scores = {str(code): float(score) for code, score in identifier.rank(text)}
+    if not in_its_script(text, languages):
+        best = next(iter(in_its_script(text, [*scores])), None)
+        return best, CERTAIN if best else 0.0
+    (best, score), (_, next_score), *_ = scores.items()
+    if best in languages or score - next_score < _OF_OTHERS:
         return None, 0.0
-    return str(best), float(score - max(other for language, other in others if language in languages))
+    return best, score - max(scores[language] for language in languages)
 
 
 class Detected(NamedTuple):

@@ -4,13 +4,13 @@ import hashlib
 import os
 import re
 import stat
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
+from data.characters import composed
 from data.errors import DataError
 from data.lines import is_control
 
@@ -248,11 +248,6 @@ def is_text(name: str) -> bool:
 def without_number(cell: str) -> str:
     """A picture's name without the number of a caption behind it: `1.jpg#0` is `1.jpg`."""
     return _NUMBER.sub("", cell)
-
-
-def composed(name: str) -> str:
-    """A picture's name with each letter and its accents as one character (NFC)."""
-    return unicodedata.normalize("NFC", name)
 
 
 def unfit_name(name: str) -> str | None:

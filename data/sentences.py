@@ -3,9 +3,11 @@
 import hashlib
 import unicodedata
 
+from data.characters import lowered, plain_characters
+
 
 class _Spaces(dict[int, str]):
-    """Character code → a space for punctuation, symbols and controls, nothing for soft hyphens, else the character.
+    """Character code → a space for punctuation, symbols and controls, nothing for joiners, else the character.
 
     Filled as characters are met.
     """
@@ -24,11 +26,16 @@ _SPACES = _Spaces()
 def normalise_sentence(text: str) -> str:
     """`text` in lower case, punctuation and symbols replaced by spaces, spaces single; letters of any script are kept.
 
+    The dotless i of Turkish counts as the other one, since the language is not known. Of a sentence of symbols alone
+    the emoji are kept.
+
     Examples:
         >>> normalise_sentence("Zwei Männer –  draußen,im T-Shirt!")
         'zwei männer draußen im t shirt'
     """
-    return " ".join(unicodedata.normalize("NFC", text).lower().translate(_SPACES).split())
+    small = lowered(plain_characters(text), "").replace("ı", "i")
+    words = small.translate(_SPACES).split()
+    return " ".join(words or (sign for sign in small if unicodedata.category(sign) == "So"))
 
 
 def sentence_hash(text: str) -> int:

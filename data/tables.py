@@ -30,13 +30,16 @@ CAPTION_OF = f"{CAPTION}:"
 """What a column of captions of one language holds begins so: `caption:en`, from the heading `caption_en`."""
 KNOWN_HEADINGS = " and ".join(f"{kind} (or {', '.join(HEADINGS[kind][1:])})" for kind in (PICTURE, CAPTION))
 """Those of pictures and of captions, in words."""
+_NAMES = "|".join(map(str.lower, LANGUAGE_NAMES.values()))
 _CAPTIONS = re.compile(
-    r"(?:alt_?)?(?:caption|text|sentence|description|comment|raw)s?(?:[ _.-]?(\d+|[a-z]+))?"
-    rf"|([a-z]{{2}}|{'|'.join(map(str.lower, LANGUAGE_NAMES.values()))})"
+    r"(?:alt_?)?(?:caption|text|sentence|description|comment|raw)s?"
+    r"(?:[ _.-]?(\d+|[a-z]+|[a-z]{2,3}(?:[_-][a-z]{2,4})+))?"
+    rf"|([a-z]{{2}}(?:-(?:[a-z]{{2}}|[a-z]{{4}}))?|(?:{_NAMES})(?: \([a-z ]+\))?)"
 )
 _LANGUAGES = {called: code for called, code in CALLED.items() if called != "id"}  # which numbers things
 _NUMBERS = re.compile(r"[ _.-]?no$")  # the code of Norwegian
 _CODE = 3  # letters of a code
+_REGION = re.compile(r"[_( -]")  # before a region or a script: `zh-tw`, `chinese (simplified)`
 _NOTHING = {"", "na", "n/a", "nan", "null", "none", "<na>"}
 _SEPARATORS = {"\t": "TAB", ",": "COMMA", ";": "SEMICOLON", "|": "BAR"}
 # Every cell that holds a quotation mark is in quotation marks and has its own doubled, as spreadsheets write it.
@@ -140,14 +143,16 @@ def language_in(heading: str) -> str | None:
     """The language in the heading of a column of captions; empty if there is none; None: by it, it holds no captions.
 
     Examples:
-        >>> [language_in(heading) for heading in ("captions_de", "English", "text1", "caption_id")]
-        ['de', 'en', '', None]
+        >>> [language_in(heading) for heading in ("captions_de", "English", "text1", "caption_id", "caption_zh-TW")]
+        ['de', 'en', '', None, 'zh']
     """
     match = _CAPTIONS.fullmatch(heading.lower())
     if match is None:
         return None
     ending = match[1] or match[2]
-    return "" if ending is None or ending.isdigit() else _LANGUAGES.get(ending)
+    if ending is None or ending.isdigit():
+        return ""
+    return _LANGUAGES.get(ending) or _LANGUAGES.get(_REGION.split(ending)[0])
 
 
 def _kind(heading: str) -> str:

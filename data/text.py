@@ -14,6 +14,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.trainers import BpeTrainer
 
+from data.characters import lowered, plain_characters
 from data.errors import DataError
 from data.processes import in_parallel
 from data.reading import Words, words_read
@@ -22,7 +23,8 @@ from data.sentences import normalise_sentence
 
 PADDING, BEGIN, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-UNSPACED = frozenset(["ja", "zh", "th"])  # written without spaces: a character is a word, if no segmenter finds them
+UNSPACED = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "yue", "zh"])
+"""Written without spaces between words: a letter with its marks is a word, if no segmenter finds them."""
 CHARACTERS, WORDS = "characters", "words"
 _CHUNK = 10_000  # sentences that a process tokenises at a time, in about two seconds
 MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
@@ -32,6 +34,8 @@ _MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.
 _JOINERS = "\u200c\u200d"  # inside Persian and Indic words
 _CLOSING = re.compile(r" (?=[।॥،؛؟։။၊។])")  # before signs that close a part of a sentence and that Moses does not know
 _AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\x7f]) | (?=[^\x00-\x7f])")
+_LETTER = rf"\S[{_MARKS}{_JOINERS}]*"
+_PIECES = re.compile(rf"[a-z0-9]+|{_LETTER}")
 
 
 @cache
@@ -43,19 +47,19 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer, MosesDe
 
 
 def tokenize(text: str, language: str) -> str:
-    """Compose accents (NFC), normalise punctuation, tokenise as Moses does and lower-case; tokens joined by spaces.
+    """Give characters one form, normalise punctuation, tokenise as Moses does, lower-case; tokens joined by spaces.
 
     Examples:
         >>> tokenize("Ein Mann im T-Shirt, draußen.", "de")
         'ein mann im t-shirt , draußen .'
     """
-    return _cased(text, language).lower()
+    return lowered(_cased(text, language), language)
 
 
 def _cased(text: str, language: str) -> str:
     """`tokenize` without lower-casing."""
     normalizer, tokenizer, _ = _moses(language)
-    text = normalizer.normalize(unicodedata.normalize("NFC", text))
+    text = normalizer.normalize(plain_characters(text))
     tokens: str = tokenizer.tokenize(text, escape=False, return_str=True)
     return tokens
 
@@ -63,7 +67,7 @@ def _cased(text: str, language: str) -> str:
 def as_typed(text: str, language: str, words: Sequence[str]) -> Sequence[str]:
     """The words that `words_of` gives of a sentence, as they are typed where its Moses tokens are words."""
     typed = _cased(text, language).split()
-    return typed if [word.lower() for word in typed] == [*words] else words
+    return typed if [lowered(word, language) for word in typed] == [*words] else words
 
 
 def tokenize_all(texts: Sequence[str], languages: Sequence[str]) -> list[str]:
@@ -78,7 +82,7 @@ def _tokenize_some(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def words_of(text: str, language: str, by: str = CHARACTERS) -> str:
-    """`tokenize`d, as words are counted: a character is one in languages that are written without spaces.
+    """`tokenize`d, as words are counted: a letter is one in languages that are written without spaces.
 
     By `WORDS`, those of Chinese and Japanese are found by a segmenter.
 
@@ -93,16 +97,16 @@ def spaced(tokens: str, language: str) -> str:
     """Moses tokens as `words_of` has them.
 
     Examples:
-        >>> spaced("two dogs", "en"), spaced("t シャツ の男", "ja")
-        ('two dogs', 't シ ャ ツ の 男')
+        >>> spaced("two dogs", "en"), spaced("t シャツ の男", "ja"), spaced("ผู้ชาย", "th")
+        ('two dogs', 't シ ャ ツ の 男', 'ผู้ ช า ย')
     """
-    return " ".join(re.findall(r"[a-z0-9]+|\S", tokens)) if language in UNSPACED else tokens
+    return " ".join(_PIECES.findall(tokens)) if language in UNSPACED else tokens
 
 
 def plain_words(text: str, language: str) -> list[str]:
     """Words in lower case without punctuation, as the captions of an image are compared with one another.
 
-    A character is a word in languages that are written without spaces. Surface text and Moses tokens have the same.
+    A letter is a word in languages that are written without spaces. Surface text and Moses tokens have the same.
     """
     return spaced(normalise_sentence(text), language).split()
 
@@ -110,12 +114,13 @@ def plain_words(text: str, language: str) -> list[str]:
 def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[list[str], list[str]]:
     """The words of a sentence as they are typed, and the sentence without each of them.
 
-    In languages that are written without spaces, a character is a word, or with `by` `WORDS` what a segmenter finds.
+    In languages that are written without spaces, a letter with its marks is a word, or with `by` `WORDS` what a
+    segmenter finds.
     """
     if by == WORDS and language in PACKAGES:
         words = segment(text, language)
     else:
-        words = [character for character in text if not character.isspace()] if language in UNSPACED else text.split()
+        words = re.findall(_LETTER, text) if language in UNSPACED else text.split()
     space = "" if language in UNSPACED else " "
     return words, [space.join(words[:place] + words[place + 1 :]) for place in range(len(words))]
 
@@ -123,7 +128,17 @@ def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[l
 def detokenize(text: str, language: str) -> str:
     """Undo Moses tokenisation (not the lower-casing)."""
     text = _CLOSING.sub("", _moses(language)[2].detokenize(text.split()))
-    return _AROUND_IDEOGRAPHS.sub("", text) if language in ("ja", "zh") else text
+    return joined(text) if language in ("ja", "yue", "zh") else text
+
+
+def joined(text: str) -> str:
+    """A sentence without the spaces between letters that are not Latin, as `spaced` writes them.
+
+    Examples:
+        >>> joined("t シ ャ ツ の 男"), joined("two dogs")
+        ('tシャツの男', 'two dogs')
+    """
+    return _AROUND_IDEOGRAPHS.sub("", text)
 
 
 class SubWords(Protocol):
@@ -152,12 +167,14 @@ class JointBPE:
         tokenizer: a `tokenizers` BPE whose first four entries are `SPECIALS`.
 
     Attributes:
-        source_words: the words of the sentences that a translator was trained to read; None: nobody wrote them down.
+        source_words: the Moses tokens of the sentences that a translator was trained to read; None: nobody wrote them
+            down.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.source_words: frozenset[str] | None = None
+        self._read_as = dict[str, frozenset[str]]()  # language → `source_words` as words of it are counted
 
     def __len__(self) -> int:
         return self.tokenizer.get_vocab_size()
@@ -214,11 +231,18 @@ class JointBPE:
         those sub-words are all of the vocabulary, and a word that is one of its entries is known.
         """
         words = words_of(text, language).split()
-        read = words_read(words, self._knows, lambda: as_typed(text, language, words))
+        known = None if self.source_words is None else self._source_words(self.source_words, language)
+        read = words_read(words, lambda word: self._knows(word, known), lambda: as_typed(text, language, words))
         return read._replace(telling=self.source_words is not None, cut=self.size(text, language) > MAX_TOKENS)
 
-    def _knows(self, word: str) -> bool:
-        known, encoding = self.source_words, self.tokenizer.encode(word)
+    def _source_words(self, tokens: frozenset[str], language: str) -> frozenset[str]:
+        """`source_words`, which are Moses tokens, as `words_of` counts words."""
+        if language not in self._read_as:
+            self._read_as[language] = frozenset(word for token in tokens for word in spaced(token, language).split())
+        return self._read_as[language]
+
+    def _knows(self, word: str, known: frozenset[str] | None) -> bool:
+        encoding = self.tokenizer.encode(word)
         pieces = _pieces(encoding.tokens)
         if UNKNOWN in encoding.ids:
             return False

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from data.characters import composed
 from data.errors import DataError
 from data.reading import Words, words_of_pieces, words_read
 from data.segmentation import PACKAGES, segment
@@ -23,6 +24,7 @@ from data.text import (
     WORDS,
     as_typed,
     detokenize,
+    joined,
     spaced,
     tokenize_all,
     words_of,
@@ -113,7 +115,7 @@ class PretrainedTokens:
         path.write_text(json.dumps(content), encoding="utf-8")
 
     def _read(self, text: str) -> str:
-        return text.lower() if self.lower else text
+        return composed(text.lower() if self.lower else text)
 
 
 class WordVocabulary:
@@ -184,7 +186,8 @@ class WordVocabulary:
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """A surface sentence (lower-case, detokenised) from token numbers."""
         words = (self.words[number] for number in tokens if number > self.UNKNOWN)
-        return detokenize(" ".join(word if self.shared else word.partition(":")[2] for word in words), language)
+        text = detokenize(" ".join(word if self.shared else word.partition(":")[2] for word in words), language)
+        return joined(text) if language in UNSPACED and self.by == CHARACTERS else text
 
     def words_of(self, language: str) -> dict[str, int]:
         """The words of a language as they are written, and their numbers; all words if languages share them."""

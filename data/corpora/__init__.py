@@ -1,10 +1,11 @@
 """Corpora by name. To add one: a file here with a settings dataclass and `read`, and a line in `CORPORA`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from data.captions import Caption, Pair
+from data.characters import composed
 from data.regions import RegionStore
 
 
@@ -44,6 +45,13 @@ class Corpus:
     half_quoted: list[str] = field(default_factory=list)
     twins: list[dict[str, str]] = field(default_factory=list)
     tasks: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Compose the accents of all sentences: files are written either way, and what reads them expects one."""
+        self.captions = [it if (text := composed(it.text)) == it.text else replace(it, text=text)
+                         for it in self.captions]  # fmt: skip
+        self.pairs = [it if (texts := {of: composed(text) for of, text in it.texts.items()}) == it.texts
+                      else replace(it, texts=texts) for it in self.pairs]  # fmt: skip
 
     def open_regions(self) -> RegionStore | None:
         """The regions that the corpus brings, None if it brings none.

@@ -68,10 +68,12 @@ def translation_scores(
     surface, tokens = surface_bleu(characters), BLEU(lowercase=True, tokenize="none", force=True)
     sacre = surface.corpus_score(list(hypotheses), [list(references)]).score
     tokenised = tokens.corpus_score(list(tokenised_hypotheses), [list(tokenised_references)]).score
-    chrf, ter = (
-        metric.corpus_score(list(hypotheses), [list(references)]).score
-        for metric in (CHRF(lowercase=True), TER(normalized=True, asian_support=characters, case_sensitive=False))
-    )
+    chrf = CHRF(lowercase=True).corpus_score(list(hypotheses), [list(references)]).score
+    if characters:  # sacreBLEU's own separation of characters leaves out Thai, Khmer, Lao and Burmese
+        edits, said, wanted = TER(case_sensitive=False), tokenised_hypotheses, tokenised_references
+    else:
+        edits, said, wanted = TER(normalized=True, case_sensitive=False), hypotheses, references
+    ter = edits.corpus_score(list(said), [list(wanted)]).score
     return TranslationScores(sacre, str(surface.get_signature()), tokenised, chrf, ter)
 
 

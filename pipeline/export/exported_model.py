@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.extractor import Extractor
+from data.language_codes import language_called
 from data.languages import language_of
 from data.reading import Reading, reading_of
 from data.regions import standardised
@@ -243,8 +244,12 @@ class ExportedModel:
         return sorted_captions(self.model, self.text.encode, list(zip(texts, languages, strict=True)))
 
     def require_language(self, language: str) -> str:
-        """The language, if the model was trained on it; else a RecipeError."""
-        if language not in self.languages:
+        """The code of a language, as people write it (`de`, `DE`, `German`), if the model was trained on it.
+
+        Raises:
+            RecipeError: it was not.
+        """
+        if language not in self.languages and (language := language_called(language) or language) not in self.languages:
             known = ", ".join(self.languages)
             raise RecipeError(f"language {language!r}: the model {self.folder} was trained on {known}; choose of those")
         return language

@@ -45,7 +45,7 @@ class ExportedTranslators:
 
     def __init__(self, folder: Path, names: Sequence[str], forms: Mapping[str, Sequence[str]] | None = None) -> None:
         self.names, self._folder = list(names), folder
-        self._casings = {language: Casing(words) for language, words in (forms or {}).items()}
+        self._casings = {language: Casing(words, language) for language, words in (forms or {}).items()}
         self._ways = [name.split("-") for name in names]  # system, source and target of each
         self._loaded: dict[str, tuple[Searched, SubWords]] = {}
 

@@ -52,7 +52,7 @@ Weights are safetensors; no file here is a pickle. `{about}` has a digest of eac
 ## Limits
 
 - It was trained on {corpus} alone. How well it does on other pictures and sentences has not been measured.
-- It knows the languages above; a query in another one is refused.
+- It knows the languages above; of a query in another one most words are unknown to it, which is said beside the answer.
 - What it has learned is biased as its captions are; that has not been examined.{synthetic}
 
 ## License

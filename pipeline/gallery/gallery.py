@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.pictures import composed
+from data.characters import composed
 from data.pixels import open_images
 from data.reading import plain_quotes
 from modules.search.shards import ShardedIndex

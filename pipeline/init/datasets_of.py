@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.captions import split_called
+from data.characters import composed
 from data.errors import BadLines, DataError
 from data.findings import UNNAMED
 from data.images import format_of
 from data.languages import Detected, detect_languages, language_of
-from data.pictures import SUFFIXES, WRITTEN, composed, copies_of, is_written, pictures_in
+from data.pictures import SUFFIXES, WRITTEN, copies_of, is_written, pictures_in
 from data.progress import shown
 from data.tables import captions_in, is_missing, language_in
 from pipeline.init.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading

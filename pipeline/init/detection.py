@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from data.captions import SPLITS, split_called
+from data.characters import composed
 from data.corpora.caption_files import TEXT, as_tables, texts_in
 from data.corpora.folder import CAPTIONS, WITHOUT_LANGUAGE
 from data.corpora.karpathy import read_entries
@@ -15,7 +16,7 @@ from data.errors import BadLines, DataError
 from data.language_codes import language_called
 from data.languages import Detected, detect_languages
 from data.lines import read_lines, read_text, visible_files
-from data.pictures import NO_PICTURES, PictureNames, composed, is_inside, is_written, names_in, pictures_in
+from data.pictures import NO_PICTURES, PictureNames, is_inside, is_written, names_in, pictures_in
 from data.tables import (
     CAPTION,
     LANGUAGE,
@@ -37,6 +38,8 @@ _UNREAD = (".jsonl", ".xlsx", ".xls", ".ods")  # forms of captions that are name
 _TOLD = 3  # files whose reasons are told
 NO_PICTURE = "texts named as no picture"
 """What may be left out of a folder of texts."""
+NO_COLUMN = "columns, which by their headings hold no captions"
+"""What may be left out of a table."""
 _TO_MAKE = "`picture TAB caption`, a line a caption, for example `{}<TAB>A dog on the beach.`"
 
 
@@ -244,7 +247,10 @@ def _read_columns(file: Path, table: Table, known: _Known, languages: Sequence[s
     with_splits = SPLIT in columns and all(len(row) != width - 1 and row[-1] for row in rows if len(row) <= width)
     names = [known.called(row[place]) for row in rows if len(row) > place]
     form = f"a {'TSV' if table.separator == chr(9) else 'CSV'} ({file.name})"
-    return Found(form, file.parent, settings, names, detected, drawn=not with_splits, of_lines=of_lines)
+    unread = [heading for heading, column in zip(table.rows[0][1], columns, strict=False) if column == OTHER and header]
+    return Found(
+        form, file.parent, settings, names, detected, not with_splits, {NO_COLUMN: list(filter(None, unread))}, of_lines
+    )
 
 
 def _usual(values: Iterable[int]) -> int:

@@ -183,7 +183,8 @@ def casing_in(folder: Path, language: str) -> Casing:
     """How people write the words of a language in the training captions of a corpus; raises as `read_captions`."""
     table = read_captions(folder / "captions.parquet")
     rows = zip(table["split"][:], table["language"][:], table["text"][:], strict=True)
-    return Casing.learn(text for split, of, text in rows if split in TRAINING_SPLITS and of == language)
+    own = (text for split, of, text in rows if split in TRAINING_SPLITS and of == language)
+    return Casing.learn(own, language)
 
 
 def leave_captions(
