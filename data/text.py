@@ -201,9 +201,13 @@ class JointBPE:
         try:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises a plain Exception
-            raise DataError(f"{path}: not a BPE vocabulary ({error}); run the stage mmt again") from None
+            raise DataError(
+                f"{path}: not a BPE vocabulary ({error}); delete its folder and run the stage mmt again"
+            ) from None
         if [tokenizer.id_to_token(number) for number in range(len(SPECIALS))] != list(SPECIALS):
-            raise DataError(f"{path}: its first entries are not {', '.join(SPECIALS)}; run the stage mmt again")
+            raise DataError(
+                f"{path}: does not begin with {', '.join(SPECIALS)}; delete its folder and run the stage mmt again"
+            )
         return cls(tokenizer)
 
     def save(self, path: Path) -> None:

@@ -215,7 +215,9 @@ class WordVocabulary:
                 raise ValueError(f"read by {by!r}")
             return cls(content["words"], content["shared"], by)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{path}: not a word vocabulary ({error!r}); run the stage vse again") from None
+            raise DataError(
+                f"{path}: not a word vocabulary ({error!r}); delete its folder and run the stage vse again"
+            ) from None
 
 
 def load_text_input(path: Path, pretrained: str | None = None) -> TextInput:
@@ -236,7 +238,9 @@ def load_text_input(path: Path, pretrained: str | None = None) -> TextInput:
                 raise ValueError(f"longest is {longest!r} and lower {lower!r}")
             return PretrainedTokens(pretrained or content["pretrained"], longest, lower)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"{path}: not a text input ({error!r}); run the stage vse again") from None
+        raise DataError(
+            f"{path}: not a text input ({error!r}); delete its folder and run the stage vse again"
+        ) from None
     return WordVocabulary.load(path)
 
 

@@ -10,9 +10,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import re
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed_version
 from typing import Annotated, Any
 
@@ -27,7 +29,7 @@ from pipeline.engine.machine_errors import line_of, quieten
 from pipeline.errors import RecipeError
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
-_INTERRUPTED = 130  # by Ctrl-C, as shells and Typer have it
+_INTERRUPTED, _TERMINATED = 130, 143  # by Ctrl-C and by SIGTERM, as shells have it
 _CLOSED_PIPE = "PacifyFlushWrapper"  # what Typer puts for the standard output when its reader has closed it
 _GOES_ON = {
     "all", *stages.STAGES, *stages.PLAIN_NAMES.values(), "table", "sts", "draw", "embed", "index",
@@ -91,14 +93,42 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error that a person can act on is one line, and the status 1 (2: no such command).
 
-    Of bad lines of a file the first ten are a line each.
+    Of bad lines of a file the first ten are a line each. SIGTERM stops it as Ctrl-C does, with the status 143.
     """
+    terminated, process = list[int](), os.getpid()
+
+    def terminate(number: int, _: object) -> None:
+        """Stop as by Ctrl-C; a process that this one has forked ends at once."""
+        if os.getpid() != process:
+            os._exit(_TERMINATED)
+        terminated.append(number)
+        raise KeyboardInterrupt
+
+    with _handled(signal.SIGTERM, terminate):
+        status = _main(list(sys.argv[1:] if arguments is None else arguments))
+    return _TERMINATED if terminated and status == _INTERRUPTED else status
+
+
+@contextmanager
+def _handled(number: int, handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handle a signal, in the main thread, the only one that can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _main(words: list[str]) -> int:
+    """Run one command; its status."""
     quieten()
     be_verbose(False)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # a name of a file may have bytes that are no text
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = _run(words)
         if sys.stdout is not None:
@@ -107,7 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for told in error.told if isinstance(error, BadLinesError) else [str(error)]:
             error_line(told)
         return 1
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # of a file; Typer takes it for the end of what is typed
+            raise error.__cause__ from None
         status = _INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,6 +1,7 @@
 """Stage prepare: a corpus becomes a caption table, a parallel table, a region store and a data report."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -40,6 +41,11 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     corpus = recipe.corpus
     root = None if corpus.root is None else Path(corpus.root)
     reader = CORPORA[corpus.name]
+
+    def files() -> str:
+        """A digest of what is read."""
+        return workspace.fingerprint(reader.sources(corpus.options, root), reader.named_from(corpus.options, root))
+
     if reader.test_only:
         raise RecipeError(
             f"{recipe.name}: the corpus {corpus.name} is a test set, so nothing is prepared or trained; measure an "
@@ -48,7 +54,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     settings: dict[str, Any] = {
         "corpus": corpus.name,
         "options": asdict(corpus.options),
-        "files": workspace.fingerprint(reader.sources(corpus.options, root)),
+        "files": files(),
         "regions": None if reader.brings_regions(corpus.options) else _extractor_settings(recipe, workspace),
     }
     if corpus.is_subset:
@@ -72,6 +78,10 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         if brought is None:
             report = report.with_regions(content.captions, store)
             _write_report(report, corpus.name, folder)
+        if files() != settings["files"]:
+            _clear(folder)  # a later run of the same key would go on from what was read of other files
+            raise RecipeError(f"{corpus.name}: files of the corpus changed while they were read; run the same command "
+                              "again")  # fmt: skip
         return {
             "captions": len(content.captions),
             "pairs": len(content.pairs),
@@ -81,6 +91,14 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         }
 
     return Job("corpus", "prepare", VERSION, settings, {}, run, headline=_headline)
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def pictures_digest(recipe: Recipe, workspace: Workspace) -> str | None:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pipeline.engine.console import stage_command
 from pipeline.engine.files import write_atomically
+from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 
 FORMAT = 2
@@ -45,7 +46,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if not isinstance(manifest, dict):
             raise ValueError(f"it holds a {type(manifest).__name__}")
     except (OSError, ValueError, RecursionError) as error:
-        raise RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again") from None
+        damaged = RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again")
+        raise of_machine(error, path) or damaged from None
     if manifest.get("format") != FORMAT:
         again = f"`{stage_command(manifest['stage'], '--force')}`" if "stage" in manifest else "its stage with --force"
         raise RecipeError(f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {again}")
@@ -142,7 +144,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise _damaged(path, error) from None
 
 
-def _damaged(path: Path, error: Exception) -> RecipeError:
+def _damaged(path: Path, error: Exception) -> Exception:
+    if (machine := of_machine(error, path)) is not None:
+        return machine
     reason = next(iter(str(error).splitlines()), type(error).__name__)
     whole = next((folder for folder in path.parents if (folder / "manifest.json").is_file()), path.parent)
     return RecipeError(f"{path}: not readable ({reason}); delete {whole} and run the same command again")

@@ -54,13 +54,16 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fingerprint(paths: list[Path], cache: Path | None = None, keep: bool = True) -> str:
+def fingerprint(
+    paths: list[Path], cache: Path | None = None, keep: bool = True, base: Path | None = None
+) -> str:  # fmt: skip
     """A digest of the contents of files; with a cache, unchanged files (size, date) are not read again.
 
     Args:
         paths: the files.
         cache: a file with known digests.
         keep: whether new digests are added to it.
+        base: a folder, in which a file counts with its path from there; elsewhere with its name.
 
     Raises:
         RecipeError: there is no such file.
@@ -70,7 +73,8 @@ def fingerprint(paths: list[Path], cache: Path | None = None, keep: bool = True)
         if not path.is_file():
             raise RecipeError(f"{path}: no such file; check corpus.root or BILDWORT_DATA")
         entry = fresh[str(path)] = _entry(path, known)
-        total.update(f"{path.name}:{entry[1]}\n".encode(errors="surrogateescape"))
+        name = path.relative_to(base).as_posix() if base is not None and path.is_relative_to(base) else path.name
+        total.update(f"{name}:{entry[1]}\n".encode(errors="surrogateescape"))
     if cache and keep and fresh and fresh != known:
         with suppress(OSError):  # only saves time
             write_atomically(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))

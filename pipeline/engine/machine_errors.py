@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pipeline.errors import RecipeError
 
@@ -25,6 +26,7 @@ _ADVICE = {
     errno.ELOOP: "it is a link to itself",
     errno.EINVAL: "choose another name",
 }
+_OF_MACHINE = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENOMEM}
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 _LOST = ("closed by peer", "reset by peer", "broken pipe", "remote process exited", "connection was likely closed")
 _LOWER = {
@@ -49,6 +51,20 @@ def line_of(error: OSError) -> str | None:
     advice = _ADVICE[errno.ENOSPC] if short else _ADVICE.get(error.errno or 0, "check the file and its folder")
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
     return f"{where}{error.strerror or error}; {advice}"
+
+
+def of_machine(error: Exception, path: Path) -> OSError | None:
+    """The machine's error behind one of a file: a missing right, a disk that fails; None: the file itself is wrong.
+
+    Examples:
+        >>> str(of_machine(PermissionError("[Errno 13] Failed to open local file"), Path("a.parquet")))
+        "[Errno 13] Permission denied: 'a.parquet'"
+        >>> of_machine(FileNotFoundError(2, "No such file or directory"), Path("a.parquet")) is None
+        True
+    """
+    number = error.errno or _number_in(str(error)) if isinstance(error, OSError) else 0
+    number = number or (errno.EACCES if isinstance(error, PermissionError) else 0)
+    return OSError(number, os.strerror(number), str(path)) if number in _OF_MACHINE else None
 
 
 def _number_in(text: str) -> int:

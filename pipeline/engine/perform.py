@@ -23,6 +23,7 @@ from pipeline.errors import RecipeError
 
 PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
 GRACE = 5.0  # seconds that ranks above 0 have to end by themselves once rank 0 is gone
+_RANK_0 = "BILDWORT_RANK_0"  # the process that starts the others: one of them may look for it when it is gone
 
 
 def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
@@ -47,6 +48,7 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
         with _ending_with_rank_0(lambda: workspace.done(job)):
             _take_part(job, workspace, inputs)
         return True
+    os.environ[_RANK_0] = str(os.getpid())
     with lock(_lock_file(final), job.name):
         if workspace.done(job) and not force:  # by another process while we waited, or one killed while clearing up
             _delete(before)
@@ -196,10 +198,11 @@ def _ending_with_rank_0(done: Callable[[], bool]) -> Iterator[None]:
     that, as torchrun and SLURM do after all ranks.)
     """
     parent, over = psutil.Process().parent(), threading.Event()
+    is_rank_0 = parent is not None and str(parent.pid) == os.environ.get(_RANK_0, str(parent.pid))
 
     def watch() -> None:
         """End the process once the parent is gone and the time for ending by itself has passed."""
-        while parent is not None and _runs(parent):
+        while is_rank_0 and parent is not None and _runs(parent):
             if over.wait(1):
                 return
         if not over.wait(GRACE) and not done():

@@ -64,9 +64,14 @@ class Workspace:
         else:
             _write_json(path, beginning)
 
-    def fingerprint(self, paths: list[Path]) -> str:
-        """A digest of the contents of files, for a job's key; unchanged files are not read again."""
-        return fingerprint(paths, self.root / "fingerprints.json", keep=not self.read_only)
+    def fingerprint(self, paths: list[Path], base: Path | None = None) -> str:
+        """A digest of names and contents of files, for a job's key; unchanged files are not read again.
+
+        Args:
+            paths: the files.
+            base: a folder, in which a file counts with its path from there.
+        """
+        return fingerprint(paths, self.root / "fingerprints.json", not self.read_only, base)
 
     def digests(self, paths: Iterable[Path]) -> dict[Path, str]:
         """SHA-256 of files, without those that cannot be read; those that `fingerprint` knows are not read again."""

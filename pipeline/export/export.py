@@ -170,6 +170,9 @@ def _require_ours(folder: Path) -> None:
         names = {ABOUT, *OF_OWNERS, *read_about(folder)["files"]}
         foreign = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - names
     except RecipeError:
+        if (folder / ABOUT).is_file() and any(folder.glob("*.safetensors")):
+            raise RecipeError(f"{folder}: its {ABOUT} is damaged or of another version; delete the folder and run the "
+                              "same command again") from None  # fmt: skip
         foreign = {"other files"}
     if foreign:
         raise RecipeError(

@@ -11,6 +11,7 @@ from data.extractor import ExtractorSettings
 from pipeline.engine.artifacts import is_texts, read_json
 from pipeline.engine.console import command
 from pipeline.engine.files import digest_of
+from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
@@ -53,7 +54,8 @@ def read_about(folder: Path) -> dict[str, Any]:
             if not all(0 <= float(scores["t2i_r1"]) <= 100 for scores in (model.get("test") or {}).values()):
                 raise ValueError("its test has no shares of right answers")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RecipeError(f"{path}: no exported model here ({error!r}); run `{wanted}`") from None
+        missing = RecipeError(f"{path}: no exported model here ({error!r}); run `{wanted}`")
+        raise of_machine(error, path) or missing from None
     if about["format"] != FORMAT:
         raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `{wanted}` again")
     with located(str(path)):

@@ -26,6 +26,7 @@ from data.characters import composed
 from data.pixels import open_images
 from data.reading import plain_quotes
 from modules.search.shards import ShardedIndex
+from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
@@ -92,6 +93,8 @@ class Gallery:
                 made_by = exported or ExportedModel.load(folder / "models" / about["copy"])
                 return cls(folder, made_by, about["generation"], about["languages"])
             except (OSError, pa.ArrowException, KeyError, RecipeError) as error:
+                if (machine := of_machine(error, folder)) is not None:
+                    raise machine from None
                 if read_pointer(folder) == about:  # else it was updated while we read
                     reason = " ".join(str(error).split())
                     raise RecipeError(f"{folder}: not readable ({reason}); run `{to_index()}` again") from None

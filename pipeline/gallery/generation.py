@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from modules.errors import ModelError
 from modules.search.shards import ShardedIndex
+from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.hits import to_index
@@ -42,7 +43,8 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error) if type(error) is ValueError else repr(error)
-        raise RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `{to_index()}`") from None
+        damaged = RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `{to_index()}`")
+        raise of_machine(error, path) or damaged from None
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pa.Table:

@@ -25,7 +25,7 @@ from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training.model_files import load_weights, read_network, refusing_other_code
-from pipeline.training.trainer import make_trainer
+from pipeline.training.trainer import evaluate_split, make_trainer
 from pipeline.vectors.images import images_in
 
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
@@ -116,7 +116,7 @@ def rank_split(
     data = RetrievalData(captions, store, text, [], module.model.languages, {split: module.test_languages})
     module.folds = folds_of(data, folds, module.test_languages) if split == "test" else []
     trainer = make_trainer(settings)
-    (trainer.test if split == "test" else trainer.validate)(module, data, verbose=False)
+    evaluate_split(trainer, split, module, data)
     return data
 
 

@@ -44,7 +44,7 @@ from pipeline.retrieval.weights import interpolate, start_network, start_scale, 
 from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
-from pipeline.training.trainer import fit, log_folder, make_trainer
+from pipeline.training.trainer import evaluate_split, fit, log_folder, make_trainer
 from pipeline.vectors.images import IMAGES, image_arguments, images_in, images_to_read, network_arguments, start_images
 from pipeline.vectors.teaching import taught_jobs, with_sentences, with_taught
 from pipeline.visualization.dashboards import QueryGallery, query_galleries
@@ -255,7 +255,7 @@ class _Run:
             for kind in (QueryGallery, JointSpace)
             for gallery in galleries(settings.test, split="test", kind=kind)
         ]
-        make_trainer(settings.trainer, log_dir, callbacks=shown).test(module, data, verbose=False)
+        evaluate_split(make_trainer(settings.trainer, log_dir, callbacks=shown), "test", module, data)
         tested = write_ranks(folder, module.ranks)
         self._log_result(log_dir, tested, validated)
         test = ModelTest(module, text, captions, store, settings.trainer)
@@ -270,7 +270,7 @@ class _Run:
 
     def _validated(self, module: Retrieval, data: RetrievalData) -> float:
         """Validate; the sum of rsum by which the model is selected."""
-        make_trainer(self.settings.trainer).validate(module, data, verbose=False)
+        evaluate_split(make_trainer(self.settings.trainer), "val", module, data)
         scores = validation_scores(module.ranks)
         return sum(scores[language]["rsum"] for language in self.settings.select)
 

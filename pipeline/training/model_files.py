@@ -177,7 +177,9 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
 
 
 def _unreadable(path: Path, error: Exception) -> RecipeError:
-    return RecipeError(f"{path}: not a readable safetensors file ({error}); run the stage again")
+    return RecipeError(
+        f"{path}: not a readable safetensors file ({error}); delete {path.parent} and run the same command again"
+    )
 
 
 def device_of(settings: TrainerSettings) -> torch.device:

@@ -1,11 +1,9 @@
 """Running Lightning for a job: one trainer, one way to resume, one way to keep the best."""
 
 import gc
-import io
 import logging
 import math
 import os
-import shutil
 import statistics
 import sys
 import time
@@ -25,10 +23,8 @@ from pytorch_lightning.callbacks import (
     WeightAveraging,
 )
 from pytorch_lightning.plugins.environments import LightningEnvironment
-from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
-from torch import Tensor, nn
 
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
@@ -42,6 +38,7 @@ from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.callbacks import SeedEachEpoch, TensorFloat
+from pipeline.training.checkpoints import Best, WholeCheckpoints, disk_for_training, require_checkpoint
 from pipeline.training.loggers import loggers_of
 from pipeline.training.tensorboard import LOG_EVERY, Charts, Pace
 
@@ -106,66 +103,6 @@ def advise_precision() -> None:
         why = f"a training step takes {cost:.1f} times as long as in float32" if cost < math.inf else "it has no LSTM"
         info(f"  bfloat16 is slow on this processor ({why}): --trainer.precision=32-true should be quicker, and trains "
             "anew")  # fmt: skip
-
-
-class WholeCheckpoints(TorchCheckpointIO):
-    """Writes a checkpoint under another name, then renames it: a kill at any moment leaves the old one or the new one.
-
-    Lightning writes to /tmp and moves; from another file system that is a copy, which can stop half-way.
-    """
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Write whole or not at all."""
-        content = io.BytesIO()
-        torch.save(checkpoint, content)  # into memory: on a full disk torch's own writer hides what happened
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_bytes(content.getbuffer())
-        temporary.replace(path)
-
-
-class _Best(ModelCheckpoint):
-    """Keeps the best checkpoint, of several that are equally good the last, also after its folder was moved."""
-
-    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
-        """Is this epoch's score the best so far, or equal to it? Where scores are near their limit, many are equal."""
-        best = self.best_k_models.get(self.kth_best_model_path)
-        return super().check_monitor_top_k(trainer, current) or (
-            current is not None and trainer.strategy.reduce_boolean_decision(bool(current == best))
-        )
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the score from the state, and the path from this run."""
-        place = str(Path(str(self.dirpath)) / "best.ckpt")
-        scores = state_dict["best_k_models"].values()
-        here = {"dirpath": self.dirpath, "best_model_path": place, "kth_best_model_path": place}
-        super().load_state_dict(state_dict | here | {"best_k_models": dict.fromkeys([place], *scores)})
-
-
-def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -> float:
-    """Bytes that training writes at most: two checkpoints with Adam's two moments, one more while it is written.
-
-    Args:
-        module: what is trained.
-        folder: where checkpoints go.
-        averaged: checkpoints hold the weights and their moving average.
-
-    Raises:
-        RecipeError: the disk has less.
-    """
-    frozen, trained = (
-        sum(each.numel() for each in module.parameters() if each.requires_grad == wanted) for wanted in (False, True)
-    )
-    wanted = 4.0 * (trained * (3 * (3 + averaged) + 1) + frozen * (3 * (1 + averaged) + 1))
-    held = sum(path.stat().st_size for path in (folder / "checkpoints").glob("*"))  # of a run that goes on
-    free = shutil.disk_usage(folder).free + held
-    if free < wanted:
-        raise RecipeError(
-            f"{folder}: training needs {wanted / 1e6:,.0f} MB of disk and {free / 1e6:,.0f} MB are free; make room or "
-            "set BILDWORT_ARTIFACTS"
-        )
-    return wanted
 
 
 class _PassingBar(TQDMProgressBar):
@@ -263,7 +200,7 @@ def fit(
         the checkpoint of the best epoch.
     """
     checkpoints = folder / "checkpoints"
-    keep = _Best(
+    keep = Best(
         checkpoints, filename="best", monitor=monitor, mode="max", save_top_k=1,
         enable_version_counter=False, save_on_train_epoch_end=True,
     )  # fmt: skip
@@ -279,10 +216,10 @@ def fit(
             Charts(languages), Pace(), keep, resume, *callbacks,
         ],
     )  # fmt: skip
-    last = checkpoints / "last.ckpt"
-    whole = last.is_file() and (checkpoints / "best.ckpt").is_file()  # else they were being deleted
-    if whole:
-        _require_checkpoint(last, module)
+    last, best = checkpoints / "last.ckpt", checkpoints / "best.ckpt"
+    if whole := last.is_file() and best.is_file():  # else they were being deleted
+        for checkpoint in (last, best):
+            require_checkpoint(checkpoint, module)
     module.graphs = StepGraphs(module) if wants_graphs(module, settings, trainer) else None
     try:
         with stopping():
@@ -293,7 +230,7 @@ def fit(
             gc.collect()  # graphs hold themselves, and so their memory
             torch.cuda.empty_cache()
     trainer.strategy.barrier()
-    return checkpoints / "best.ckpt"
+    return best
 
 
 def wants_graphs(module: TrainedModule, settings: TrainerSettings, trainer: pl.Trainer) -> bool:
@@ -302,29 +239,30 @@ def wants_graphs(module: TrainedModule, settings: TrainerSettings, trainer: pl.T
     return settings.graph == "auto" and one_gpu and module.has_graphs and trainer.accumulate_grad_batches == 1
 
 
+def evaluate_split(trainer: pl.Trainer, split: str, module: pl.LightningModule, data: Any) -> None:
+    """Run validation (`val`) or the test, which leaves its ranks in the module.
+
+    Args:
+        trainer: of `make_trainer`.
+        split: `val` or `test`.
+        module: of retrieval.
+        data: a data module, or a loader.
+    """
+    with stopping():
+        (trainer.test if split == "test" else trainer.validate)(module, data, verbose=False)
+
+
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C, where Lightning would end the process without a message."""
+    """Raise KeyboardInterrupt on Ctrl-C, where Lightning would end the process without a message.
+
+    Lightning's own work after Ctrl-C may fail, as of a logger that is just being closed.
+    """
     try:
         yield
     except SystemExit:
         raise KeyboardInterrupt from None
-
-
-def _require_checkpoint(path: Path, module: nn.Module) -> None:
-    """Refuse to go on from a checkpoint that is damaged, no checkpoint, or of another network.
-
-    Raises:
-        RecipeError: it is.
-    """
-    advice = "delete it to begin this training again"
-    try:
-        weights = torch.load(path, map_location="meta", weights_only=True, mmap=True)["state_dict"]
-        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    except (MemoryError, PermissionError):
-        raise  # not the file's fault
-    except Exception as error:  # a damaged file can raise anything; a pickle is never run
-        reason = " ".join(str(error).split())[:100] or type(error).__name__
-        raise RecipeError(f"{path}: not a readable checkpoint ({reason}); {advice}") from None
-    if shapes != {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}:
-        raise RecipeError(f"{path}: a checkpoint of another network; {advice}")
+    except Exception as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise

@@ -129,11 +129,16 @@ def stopped(tiny: Tiny, tmp_path_factory) -> Tiny:
     return copy
 
 
-@pytest.mark.parametrize("spoil", [cut_short, pickled, another_network, without_weights])
-def test_a_checkpoint_that_is_spoiled(stopped: Tiny, tmp_path: Path, capsys, spoil) -> None:
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("name", ["last.ckpt", "best.ckpt"])
+@pytest.mark.parametrize("spoil", [cut_short, emptied, pickled, another_network, without_weights])
+def test_a_checkpoint_that_is_spoiled(stopped: Tiny, tmp_path: Path, capsys, spoil, name: str) -> None:
     copy = Tiny(tmp_path)
     shutil.copytree(stopped.workspace.root, copy.workspace.root)
-    (path,) = copy.workspace.root.glob("jobs/vse-*/*.partial/checkpoints/last.ckpt")
+    (path,) = copy.workspace.root.glob(f"jobs/vse-*/*.partial/checkpoints/{name}")
     spoil(path)
     line = told(copy, capsys, "vse", "--vse.only=[human]")
     assert str(path) in line
@@ -175,9 +180,9 @@ def test_a_training_whose_folder_was_moved_keeps_its_best_epoch(stopped: Tiny, t
     (path,) = copy.workspace.root.glob("jobs/vse-*/*.partial/checkpoints/best.ckpt")
     callbacks = torch.load(path, weights_only=True)["callbacks"]
     score = next(state["best_model_score"] for name, state in callbacks.items() if name.startswith("_Best"))
-    from pipeline.training.trainer import _Best
+    from pipeline.training.checkpoints import Best
 
-    best = _Best(path.parent, filename="best", monitor="val/rsum", mode="max", save_top_k=1)
+    best = Best(path.parent, filename="best", monitor="val/rsum", mode="max", save_top_k=1)
     best.load_state_dict(next(state for name, state in callbacks.items() if name.startswith("_Best")))
     assert best.best_model_score == score
     assert list(best.best_k_models) == [best.best_model_path] == [str(path)]

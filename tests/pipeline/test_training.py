@@ -15,8 +15,9 @@ from pipeline.errors import RecipeError
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training import trainer as training
 from pipeline.training.callbacks import AveragedWeights
+from pipeline.training.checkpoints import Best, disk_for_training
 from pipeline.training.model_files import load_best
-from pipeline.training.trainer import Estimate, disk_for_training
+from pipeline.training.trainer import Estimate
 from tests.pipeline.tiny import Tiny
 
 
@@ -118,7 +119,7 @@ class Scored(BoringModel):
 
 @pytest.mark.parametrize(("scores", "epoch"), [((1, 3, 3), 3), ((3, 1, 2), 1), ((2, 2, 1), 2), ((1, 2, 3), 3)])
 def test_of_equally_good_epochs_the_last_is_kept(scores: tuple[float, ...], epoch: int, tmp_path) -> None:
-    best = training._Best(tmp_path, "best", "score", mode="max", save_on_train_epoch_end=True)
+    best = Best(tmp_path, "best", "score", mode="max", save_on_train_epoch_end=True)
     module = Scored(*scores)
     pl.Trainer(
         max_epochs=3, limit_train_batches=1, limit_val_batches=0, logger=False, accelerator="cpu",

@@ -1,0 +1,103 @@
+"""Files that change while they are read, that are moved or renamed, or that may not be read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.corpus import prepare
+from pipeline.engine.artifacts import read_json, read_manifest, read_rows
+from pipeline.engine.machine_errors import line_of, of_machine
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.gallery.generation import read_pointer
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.settings import Recipe
+from tests.pipeline.conftest import draw
+from tests.pipeline.tiny import ran
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Pictures in two folders, each with a text beside it."""
+    for number in range(12):
+        picture = tmp_path / "mine" / ("sea" if number % 2 else "hills") / f"{number}.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        draw(picture, number)
+        picture.with_suffix(".txt").write_text(f"picture number {number}\n")
+    return tmp_path / "mine"
+
+
+def recipe_of(folder: Path) -> Recipe:
+    settings = [f"--corpus.root={folder}", "--corpus.name=folder", "--corpus.captions=.", "--corpus.pictures=."]
+    more = ["--corpus.languages=[en]", "--vse.rows={none: [en/human]}", "--vse.only=[none]", "--vse.test=[en]"]
+    rest = ["--mmt.systems=[]", "--mmt.directions=[]", "--augment.paths=[]", "--vse.select=[en]"]
+    return load_recipe("own", [*settings, *more, *rest, "--regions.regions=4", "--regions.size=32"])
+
+
+def key_of(folder: Path, artifacts: Path) -> str:
+    return prepare.corpus_job(recipe_of(folder), Workspace(artifacts)).key
+
+
+@pytest.mark.parametrize("changed", ["hills/0.txt", "sea/1.png"])
+def test_files_that_change_while_they_are_read_leave_nothing(
+    folder: Path, changed: str, tmp_path: Path, monkeypatch
+) -> None:
+    path, reads = folder / changed, prepare.read_corpus
+    before = path.read_bytes()
+
+    def change(*arguments):
+        """Somebody edits it, just before it is read."""
+        path.write_bytes(b"a red bat\n" if path.suffix == ".txt" else (folder / "hills" / "2.png").read_bytes())
+        return reads(*arguments)
+
+    workspace = Workspace(tmp_path / "artifacts")
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare, "read_corpus", change)
+        job = prepare.corpus_job(recipe_of(folder), workspace)
+        with pytest.raises(RecipeError, match="files of the corpus changed while they were read; run the same command"):
+            ran(workspace, job)
+    assert not workspace.done(job)
+    path.write_bytes(before)
+    texts = (ran(workspace, prepare.corpus_job(recipe_of(folder), workspace)) / "captions.parquet").read_bytes()
+    anew = Workspace(tmp_path / "anew")
+    assert (ran(anew, prepare.corpus_job(recipe_of(folder), anew)) / "captions.parquet").read_bytes() == texts
+
+
+def test_a_picture_in_another_folder_is_another_corpus(folder: Path, tmp_path: Path) -> None:
+    """Its name is another one, by which its split is drawn."""
+    before = key_of(folder, tmp_path / "artifacts")
+    moved = folder.rename(tmp_path / "moved")
+    assert key_of(moved, tmp_path / "artifacts") == before
+    (moved / "sea").rename(moved / "coast")
+    assert key_of(moved, tmp_path / "artifacts") != before
+
+
+@pytest.mark.parametrize("number", [13, 5, 24])  # EACCES, EIO, EMFILE
+def test_what_may_not_be_read_is_not_damaged(number: int, tmp_path: Path, monkeypatch) -> None:
+    """Nobody is told to delete the work of hours for a right that is missing."""
+    path = tmp_path / "manifest.json"
+    path.write_text("{}")
+
+    def refuse(self: Path, *_: object, **__: object) -> str:
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    for read in (lambda: read_manifest(tmp_path), lambda: read_json(path), lambda: read_pointer(tmp_path)):
+        with pytest.raises(OSError, match=os.strerror(number)) as error:
+            read()
+        line = line_of(error.value)
+        assert line is not None
+        assert "delete" not in line
+
+
+def test_a_table_that_may_not_be_read_is_not_damaged(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("pyarrow.parquet.read_table", lambda *_, **__: (_ for _ in ()).throw(PermissionError("no")))
+    with pytest.raises(PermissionError, match="Permission denied"):
+        read_rows(tmp_path / "a.parquet")
+
+
+def test_a_file_that_is_missing_or_wrong_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="not a readable manifest"):
+        read_manifest(tmp_path)
+    assert of_machine(ValueError("Permission denied"), tmp_path) is None

@@ -1,0 +1,93 @@
+"""SIGTERM, by which services, containers and clusters stop a command, ends it as Ctrl-C does, wherever it works."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from modules.training.translation import Synthesis
+from pipeline import cli
+from pipeline.retrieval.training import Retrieval
+from pipeline.training.trainer import stopping
+from tests.pipeline.tiny import Tiny
+
+AGAIN = "stopped; the same command continues from where it was stopped"
+
+
+def interrupt(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("module", "hook"),
+    [
+        (Retrieval, "on_validation_epoch_start"), (Retrieval, "on_test_start"), (Retrieval, "on_train_epoch_end"),
+        (Synthesis, "on_predict_start"),
+    ],
+)  # fmt: skip
+def test_it_stops_a_stage_wherever_it_is(
+    tiny: Tiny, module: type, hook: str, number: int, status: int, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    made = tiny.without(tmp_path / "made", "vse-*" if module is Retrieval else "synthetic-*")
+    stage = ("vse", "--vse.only=[human]") if module is Retrieval else ("augment",)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, hook, lambda *_: interrupt(number), raising=False)
+        assert made.main(*stage, "--jobs=1") == status
+    assert capsys.readouterr().err.strip().splitlines()[-1].strip() == AGAIN
+    assert made.main(*stage) == 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_it_stops_what_trains_nothing(number: int, status: int, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(cli, "_run", lambda words: interrupt(number))
+    before = signal.getsignal(signal.SIGTERM)
+    assert cli.main(["recipes"]) == status
+    assert "stopped" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_process_that_was_forked_ends_by_it_without_a_word() -> None:
+    code = (
+        "import os, time\nfrom pipeline import cli\n"
+        "def run(words):\n"
+        "    child = os.fork()\n"
+        "    if not child:\n        time.sleep(30)\n"
+        "    time.sleep(0.3)\n    os.kill(child, 15)\n"
+        "    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "cli._run = run\nprint(cli.main([]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["143", "0"], "")
+
+
+def test_an_error_after_an_interruption_is_the_interruption() -> None:
+    """Lightning closes its loggers then, and one may be half closed."""
+
+    def interrupted() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError("Writer is closed")
+
+    with pytest.raises(KeyboardInterrupt), stopping():
+        interrupted()
+    with pytest.raises(OSError, match="Writer"), stopping():
+        raise OSError("Writer is closed")
+
+
+def test_the_end_of_a_file_is_no_interruption(monkeypatch) -> None:
+    def read(words: list[str]) -> None:
+        """As Typer gives an EOFError."""
+        try:
+            raise EOFError("Ran out of input")
+        except EOFError as error:
+            raise cli.typer.Abort from error
+
+    monkeypatch.setattr(cli, "_run", read)
+    with pytest.raises(EOFError, match="Ran out"):
+        cli.main(["recipes"])
