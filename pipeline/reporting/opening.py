@@ -12,7 +12,7 @@ from data.taught import TEXT
 from modules.metrics.intervals import Difference
 from modules.metrics.retrieval import guessed_mean_recall
 from modules.retrieval_models import model_class
-from pipeline.engine.console import command
+from pipeline.engine.console import command, stage_command
 from pipeline.init.networks import DUAL_ENCODERS
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import CorpusSettings, Recipe
@@ -39,20 +39,21 @@ def sentences(
     """
     own = {(system, name): rows[0] for (system, name), rows in lines.items()}
     said = []
+    tested = set[tuple[str, str]]()
     for language in settings.test:
-        found = {
-            key: of_row for key, row in own.items()
-            if language in row.languages - row.unseen and (of_row := _figures(results, *key, language))
-        }  # fmt: skip
+        able = [key for key, row in own.items() if language in row.languages - row.unseen]
+        found = {key: of_row for key in able if (of_row := _figures(results, *key, language))}
+        tested |= found.keys()
         validated = {key: of_row["val"].value for key, of_row in found.items() if "val" in of_row}
         if validated or len(found) == 1:
             key = max(validated, key=validated.__getitem__) if validated else next(iter(found))
-            said.append(_best(key, found[key], language, len(found), len(validated)))
+            said.append(_best(key, found[key], language, len(found), len(validated), len(able)))
         elif found:
             said.append(_not_chosen(found, language))
     if not said:
         return ["No row of the table has been trained and tested yet."]
-    return [*said, *_gains(settings, own, compared), *_distrust(own, results)]
+    missing = [f"{name} ({system})" for system, name in own if (system, name) not in tested]
+    return [*said, *_gains(settings, own, compared), *_untrained(missing), *_distrust(own, results)]
 
 
 def on_regions(recipe: Recipe, rows: Iterable[str]) -> list[str]:
@@ -123,14 +124,19 @@ def _not_chosen(found: Mapping[tuple[str, str], Mapping[str, Result]], language:
     return f"{language_name(language)}: mean recall of {listed} %; no row was validated, so none is called the best."
 
 
+def _untrained(rows: Sequence[str]) -> list[str]:
+    """What is said of rows of the table that have no figures."""
+    return [f"Not trained and tested: {_and(rows)}; `{stage_command('vse')}` does it."] if rows else []
+
+
 def _best(
-    key: tuple[str, str], of_row: Mapping[str, Result], language: str, rows: int, validated: int
+    key: tuple[str, str], of_row: Mapping[str, Result], language: str, rows: int, validated: int, able: int
 ) -> str:  # fmt: skip
     system, name = key
     recall, first = of_row["recall"], of_row["first"]
     interval = "" if recall.low is None else f" ({recall.low:.1f} … {recall.high:.1f})"
     if rows == 1:
-        chosen = "is the only row"
+        chosen = "is the only row" if able == 1 else "is the only row that is trained"
     else:
         chosen = f"is the best of {validated} rows on validation" if validated > 1 else "is the only validated row"
     guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""

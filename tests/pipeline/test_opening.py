@@ -10,10 +10,12 @@ from pipeline.reporting.report import report
 from tests.pipeline.test_report import finish, scores
 
 
-def sentences(workspace: Workspace, validated: dict[str, float], *rows: str, captions: int = 120) -> list[str]:
+def sentences(
+    workspace: Workspace, validated: dict[str, float], *rows: str, captions: int = 120, untrained: str = ""
+) -> list[str]:
     """What a report says first, of rows of the same test figures on 120 images, of which some were validated."""
     recipe = load_recipe("scenes", [f"--vse.only=[{','.join(rows)}]", "--vse.test=[en]"])
-    for row in Graph(recipe, workspace).rows:
+    for row in (row for row in Graph(recipe, workspace).rows if row.name != untrained):
         found = np.ones(captions, dtype=int)
         files = {"text_to_image": found, "image_to_text": np.pad(found, (0, 120 - captions)),
                  "caption_image": np.arange(captions)}  # fmt: skip
@@ -46,6 +48,16 @@ def test_rows_that_were_not_validated_are_not_counted(workspace: Workspace, vali
 
 def test_a_single_row_needs_no_validation(workspace: Workspace) -> None:
     assert first_sentence(workspace, {}, "none").startswith("none (san) is the only row; ")
+
+
+def test_rows_that_are_not_trained_are_named(workspace: Workspace) -> None:
+    first, second, *_ = sentences(workspace, {}, "none", "mt-f", untrained="mt-f")
+    assert "none (san) is the only row that is trained; " in first
+    assert second == "Not trained and tested: mt-f (san); `bildwort vse` does it."
+
+
+def test_of_rows_that_are_all_trained_none_is_named(workspace: Workspace) -> None:
+    assert not any("Not trained" in line for line in sentences(workspace, {}, "none", "mt-f"))
 
 
 @pytest.mark.parametrize(("captions", "said"), [(120, False), (20, True)])
