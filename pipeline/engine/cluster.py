@@ -7,6 +7,7 @@ does, so it never outlives the worker.
 import logging
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeline.engine.executors import JobExecutor, be_quiet, may_use_gpus
 from pipeline.errors import RecipeError
@@ -56,6 +58,7 @@ class Cluster(JobExecutor):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what they tell is said in one line
         self._address, self._seen = address, time.monotonic()
         try:
+            _require_listener(address)
             self._client = Client(address, timeout=_CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             reason = " ".join(str(error).split())[:150] or type(error).__name__
@@ -141,6 +144,19 @@ class Cluster(JobExecutor):
             f"--cluster: the scheduler at {self._address} no longer answers; when it runs again, the same command "
             "continues from the last checkpoints"
         )
+
+
+def _require_listener(address: str) -> None:
+    """Refuse an address where nothing listens; Dask itself tries it for long.
+
+    Raises:
+        OSError, ValueError: nothing does, or there is no port.
+    """
+    place = urlsplit(address if "://" in address else f"tcp://{address}")
+    if place.scheme in ("tcp", "tls"):
+        if place.port is None:
+            raise ValueError("it names no port")
+        socket.create_connection((place.hostname or "", place.port), _CONNECT).close()
 
 
 def perform_apart(call: bytes, folder: str, named: Mapping[str, str]) -> Any:
