@@ -205,9 +205,8 @@ class JointBPE:
                 f"{path}: not a BPE vocabulary ({error}); delete its folder and run the stage mmt again"
             ) from None
         if [tokenizer.id_to_token(number) for number in range(len(SPECIALS))] != list(SPECIALS):
-            raise DataError(
-                f"{path}: does not begin with {', '.join(SPECIALS)}; delete its folder and run the stage mmt again"
-            )
+            raise DataError(f"{path}: its first entries are not {', '.join(SPECIALS)}; delete its folder and run the "
+                            "stage mmt again")  # fmt: skip
         return cls(tokenizer)
 
     def save(self, path: Path) -> None:

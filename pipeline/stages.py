@@ -149,14 +149,17 @@ def run_stages(names: Sequence[str], graph: Graph, runner: Runner, force: bool =
     jobs = {job.key: job for part in parts for job in part.jobs}
     own = {job.key: job for part in parts for job in part.own}
     made = {*jobs, *(part.graph.corpus.key for part in parts)}
-    for needed in (needed for job in jobs.values() for needed in job.inputs.values()):
-        if needed.key not in made:
+    wanted = [needed for job in jobs.values() for needed in job.inputs.values() if needed.key not in made]
+    for needed in wanted:
+        if needed.stage not in names:  # of these, `require` may say more
             graph.workspace.require(needed)
     for part in parts:
         if part.stage is not PREPARE and not graph.workspace.done(part.graph.corpus):
             run_stages([PREPARE.name], part.graph, runner)
         with explained(part.stage.name):
             part.stage.require(part.graph)
+    for needed in wanted:
+        graph.workspace.require(needed)
     try:
         runner.run([job for key, job in jobs.items() if key not in own])
         runner.run(own.values(), force)
