@@ -151,7 +151,7 @@ def run_stages(names: Sequence[str], graph: Graph, runner: Runner, force: bool =
     made = {*jobs, *(part.graph.corpus.key for part in parts)}
     wanted = [needed for job in jobs.values() for needed in job.inputs.values() if needed.key not in made]
     for needed in wanted:
-        if needed.stage not in names:  # of these, `require` may say more
+        if needed.stage not in (PREPARE.name, *names):  # of these, `require` may say more
             graph.workspace.require(needed)
     for part in parts:
         if part.stage is not PREPARE and not graph.workspace.done(part.graph.corpus):
