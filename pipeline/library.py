@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.processes import cores, require_main_guard
+from pipeline.engine.machine_errors import quieten
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -42,6 +43,7 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
     """
     if unknown := [name for name in stages or () if name not in STAGES]:
         raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
+    quieten()
     graph = Graph(recipe, _workspace(artifacts))
     runner = Runner(graph.workspace)
     run_stages([name for name in STAGES if stages is None or name in stages], graph, runner)

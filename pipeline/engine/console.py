@@ -17,8 +17,18 @@ from rich.text import Text
 from data.lines import is_control
 from pipeline.engine.machine import rank
 
-CONSOLE = Console(highlight=False, soft_wrap=True)
-ERRORS = Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits
+
+class _Console(Console):
+    """A terminal whose reader may go (`bildwort all | head`): the work goes on without words."""
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more; rich would end the process."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+CONSOLE = _Console(highlight=False, soft_wrap=True)
+ERRORS = _Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits
 for _console in (CONSOLE, ERRORS):
     _console.width = max(_console.width, 120)  # else rich cuts figures off in a narrow terminal
 _CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))

@@ -34,7 +34,11 @@ class Workspace:
     """
 
     def __init__(self, root: Path | None = None, read_only: bool = False) -> None:
-        self.root = root or Path(os.environ.get("BILDWORT_ARTIFACTS", "artifacts")).expanduser()
+        named = os.environ.get("BILDWORT_ARTIFACTS", "artifacts")
+        try:
+            self.root = root or Path(named).expanduser()
+        except RuntimeError as error:  # it begins with ~ and names nobody
+            raise RecipeError(f"BILDWORT_ARTIFACTS is {named!r}: {error} Name a whole path") from None
         self.read_only = read_only
 
     def folder(self, job: Job) -> Path:

@@ -1,6 +1,7 @@
-"""SIGTERM, by which services, containers and clusters stop a command, ends it as Ctrl-C does, wherever it works."""
+"""What comes from outside: SIGTERM, which ends a command as Ctrl-C does, wherever it works; a reader that goes."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -91,3 +92,20 @@ def test_the_end_of_a_file_is_no_interruption(monkeypatch) -> None:
     monkeypatch.setattr(cli, "_run", read)
     with pytest.raises(EOFError, match="Ran out"):
         cli.main(["recipes"])
+
+
+def test_a_reader_that_goes_does_not_end_the_work() -> None:
+    code = (
+        "import sys\nfrom pipeline import cli\nfrom pipeline.engine.console import info\n"
+        "def run(words):\n    for _ in range(20000):\n        info('a line')\n    print('whole', file=sys.stderr)\n"
+        "cli._run = run\nsys.exit(cli.main([]))\n"
+    )
+    words = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a line\n", "whole\n")
+
+
+def test_artifacts_of_nobody_are_told(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("BILDWORT_ARTIFACTS", "~nobody-of-this-name/x")
+    assert cli.main(["report", "scenes"]) == 1
+    assert "BILDWORT_ARTIFACTS is '~nobody-of-this-name/x': Could not" in " ".join(capsys.readouterr().err.split())
