@@ -72,7 +72,9 @@ def in_its_script(text: str, languages: Sequence[str]) -> list[str]:
     scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
     if not scripts:
         return [*languages]
-    (script, _), *_ = scripts.most_common(1)
+    script, count = scripts.most_common(1)[0]
+    if 2 * count <= scripts.total():
+        return [*languages]
 
     def written_so(language: str) -> bool:
         """May it be written in this script?"""
@@ -129,9 +131,9 @@ def foreign_evidence(text: str, languages: Sequence[str]) -> tuple[str | None, f
         languages: codes.
 
     Returns:
-        a code and the difference to the likeliest of `languages`, `CERTAIN` where none of them is written in the script
-        of the sentence; None and 0 where one of these is the likeliest, where another language is nearly as likely, or
-        where the identifier does not know one of `languages`.
+        a code and the difference to the likeliest of `languages`, at least `CERTAIN` where none of them is written in
+        the script of the sentence; None and 0 where one of these is the likeliest, where another language is nearly as
+        likely, or where the identifier does not know one of `languages`.
     """
     languages = ["no" if language == "nb" else language for language in languages]  # the identifier has one Norwegian
     identifier = _identifier(tuple(sorted({*_READABLE, *languages})))
@@ -142,7 +144,8 @@ def foreign_evidence(text: str, languages: Sequence[str]) -> tuple[str | None, f
     scores = {str(code): float(score) for code, score in identifier.rank(text)}
     if not in_its_script(text, languages):
         best = next(iter(in_its_script(text, [*scores])), None)
-        return best, CERTAIN if best else 0.0
+        most = max((scores[language] for language in languages), default=0.0)
+        return (best, max(CERTAIN, scores[best] - most)) if best else (None, 0.0)
     (best, score), (_, next_score), *_ = scores.items()
     if best in languages or score - next_score < _OF_OTHERS:
         return None, 0.0

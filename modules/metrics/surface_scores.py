@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 from torch import Tensor
 
 from modules.errors import ModelError
-from modules.metrics.translation import bleu_of, surface_bleu
+from modules.metrics.translation import bleu_of, letters_apart, surface_bleu, surface_ter
 
 _AS_BLEU_STATISTICS = [2, 3, 4, 5, 6, 7, 8, 9, 0, 1]  # sacreBLEU has the lengths first
 _BETA_SQUARED = 4  # chrF2
@@ -59,7 +58,9 @@ def _chrf_of(statistics: Tensor) -> Tensor:
 
 def _ter_statistics(hypotheses: Sequence[str], references: Sequence[str], characters: bool) -> Tensor:
     """Return edits and words of the reference, (N, 2)."""
-    return _statistics(TER(normalized=True, asian_support=characters, case_sensitive=False), hypotheses, references)
+    if characters:
+        hypotheses, references = letters_apart(hypotheses), letters_apart(references)
+    return _statistics(surface_ter(characters), hypotheses, references)
 
 
 def _ter_of(statistics: Tensor) -> Tensor:

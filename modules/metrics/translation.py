@@ -1,5 +1,7 @@
 """Translation metrics: BLEU, chrF and TER from sacreBLEU, diversity, and accuracy on visually ambiguous words."""
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from modules.errors import ModelError
 from modules.metrics.intervals import Difference, difference, gain_shifts
 
 TER_FORM = "TER: sacreBLEU's with norm:yes, tok:tercom, case:lc"
+_MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.category(mark).startswith("M"))
+_LETTER = re.compile(rf"[^\x00-\u024f\s{_MARKS}][{_MARKS}]*")
 NO_METEOR = "METEOR is not computed: nltk's version downloads WordNet when run, and version 1.5 (Java) is unmaintained"
 
 
@@ -69,12 +73,26 @@ def translation_scores(
     sacre = surface.corpus_score(list(hypotheses), [list(references)]).score
     tokenised = tokens.corpus_score(list(tokenised_hypotheses), [list(tokenised_references)]).score
     chrf = CHRF(lowercase=True).corpus_score(list(hypotheses), [list(references)]).score
-    if characters:  # sacreBLEU's own separation of characters leaves out Thai, Khmer, Lao and Burmese
-        edits, said, wanted = TER(case_sensitive=False), tokenised_hypotheses, tokenised_references
-    else:
-        edits, said, wanted = TER(normalized=True, case_sensitive=False), hypotheses, references
-    ter = edits.corpus_score(list(said), [list(wanted)]).score
+    said, wanted = (letters_apart(texts) if characters else list(texts) for texts in (hypotheses, references))
+    ter = surface_ter(characters).corpus_score(said, [wanted]).score
     return TranslationScores(sacre, str(surface.get_signature()), tokenised, chrf, ter)
+
+
+def surface_ter(characters: bool) -> TER:
+    """Return sacreBLEU's TER of lower-cased surface text; of languages without spaces that of `letters_apart`."""
+    return TER(normalized=True, asian_support=characters, case_sensitive=False)
+
+
+def letters_apart(texts: Sequence[str]) -> list[str]:
+    """Return sentences with spaces around each letter that is not Latin, whose marks stay with it.
+
+    sacreBLEU's own way (`asian_support`) leaves out Thai, Khmer, Lao and Burmese.
+
+    Examples:
+        >>> letters_apart(["ผู้ชาย vs ein grüner Ball"])
+        [' ผู้  ช  า  ย  vs ein grüner Ball']
+    """
+    return [_LETTER.sub(r" \g<0> ", text) for text in texts]
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:

@@ -5,9 +5,10 @@ import io
 import re
 import unicodedata
 import zipfile
+from bisect import bisect
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +26,15 @@ Shown = Path | Image.Image | None  # a file, or a picture that fits into a squar
 Hit = tuple[Path | None, str, bool]  # a picture that was found, what is written below it, whether it is the right one
 GREEN, GREY, BLACK = "#1a7f37", "#6e7781", "#1f2328"
 _SIZE, _LINE, _THUMBNAIL, _GAP = 15, 20, 128, 10
+_OTHER_FONTS = [
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans CJK KR", "IPAexGothic", "WenQuanYi Zen Hei", "Hiragino Sans",
+    "PingFang SC", "Apple SD Gothic Neo", "Yu Gothic", "Microsoft YaHei", "Malgun Gothic", "Leelawadee UI",
+    "Nirmala UI", *(f"Noto Sans {script}" for script in (
+        "Bengali", "Devanagari", "Ethiopic", "Gujarati", "Gurmukhi", "Kannada", "Khmer", "Lao", "Malayalam", "Myanmar",
+        "Oriya", "Sinhala", "Tamil", "Telugu", "Thai",
+    )),
+]  # fmt: skip
+"""Of Debian, macOS and Windows."""
 
 
 def read_thumbnail(path: Path | None, size: int = _THUMBNAIL) -> Image.Image | None:
@@ -101,15 +111,25 @@ def _paste(sheet: Image.Image, shown: Shown, left: int, top: int) -> None:
 
 
 def wrap(line: Line, width: int, size: int = _SIZE) -> list[tuple[str, str]]:
-    """A line cut between words into lines of a width, each with its colour."""
+    """A line cut into lines of a width, each with its colour: between words, and between letters of scripts
+    without spaces (Thai and those behind it in Unicode).
+    """
     text, colour = (line, BLACK) if isinstance(line, str) else line
     lines = [""]
+
+    def too_long(part: str) -> bool:
+        """Is it longer than a line?"""
+        return sum(font.getlength(run) for run, font in _runs(part, size)) > width
+
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and sum(font.getlength(run) for run, font in _runs(longer, size)) > width:
+        if lines[-1] and too_long(longer):
             lines.append(word)
         else:
             lines[-1] = longer
+        while len(whole := lines[-1]) > 1 and max(whole) >= "\u0e00" and too_long(whole):
+            most = bisect(range(1, len(whole)), False, key=lambda letters: too_long(whole[:letters])) or 1
+            lines[-1:] = [whole[:most], whole[most:]]
     return [(text, colour) for text in lines]
 
 
@@ -137,13 +157,25 @@ def _glyph(letter: str, size: int = _SIZE) -> tuple[str, Any]:
     return plain or {"ß": "ss", "œ": "oe", "→": "->"}.get(letter, "?"), _fonts(size)[-1]
 
 
+@cache
+def installed_fonts() -> dict[str, str]:
+    """Fonts of this machine with letters that ours lack: name → file."""
+    from matplotlib.font_manager import findfont, get_font_names
+
+    known = {*get_font_names()}
+    return {name: findfont(name) for name in _OTHER_FONTS if name in known}
+
+
 @lru_cache(maxsize=4)
 def _fonts(size: int) -> list[Any]:
-    """Roboto as TensorBoard ships it for its pages, a file a script, as Pillow's own font has only ASCII; then that."""
+    """Roboto as TensorBoard ships it for its pages, a file a script; installed ones; Pillow's own, of ASCII alone."""
     fonts: list[Any] = []
     ours = str(files("tensorboard") / "webfiles.zip")
     with suppress(OSError, KeyError, zipfile.BadZipFile), zipfile.ZipFile(ours) as web:
         page = web.read("font-roboto/roboto.html").decode()
         for face in re.findall(r"'Roboto';\s+font-style: normal;\s+font-weight: 400;.*?url\(/(.*?)\)", page, re.S):
             fonts.append(ImageFont.truetype(io.BytesIO(web.read(face)), size, layout_engine=ImageFont.Layout.BASIC))
+    for file in installed_fonts().values():
+        with suppress(OSError):
+            fonts.append(ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC))
     return [*fonts, ImageFont.load_default(size)]

@@ -1,6 +1,7 @@
 """Plots of the report, of TensorBoard and of the READMEs, drawn without a screen."""
 
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
@@ -10,8 +11,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from numpy.typing import NDArray
 from PIL import Image
+
+from pipeline.visualization.pictures import installed_fonts
 
 _WIDTH = 8.0  # inches
 DPI = 100
@@ -258,6 +262,11 @@ def as_pixels(figure: Figure) -> NDArray[np.uint8]:
     """The figure as (height, width, 3)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    for text in figure.findobj(Text):
+        if not text.get_text().isascii():
+            text.set_fontfamily([*mpl.rcParams["font.sans-serif"][:1], *installed_fonts()])
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # of a script for which no font is installed
+        canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
