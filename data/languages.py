@@ -42,7 +42,8 @@ def language_of(text: str, languages: Sequence[str]) -> str:
 
     Args:
         text: the sentence.
-        languages: codes that it may be in; those that the identifier does not know are never returned.
+        languages: codes that it may be in; one that the identifier does not know is returned only where no other is
+            written in the script of the sentence.
 
     Returns:
         one of them, of those that are written in the script of the sentence if there are some; the first if there is
