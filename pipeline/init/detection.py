@@ -38,7 +38,7 @@ _UNREAD = (".jsonl", ".xlsx", ".xls", ".ods")  # forms of captions that are name
 _TOLD = 3  # files whose reasons are told
 NO_PICTURE = "texts named as no picture"
 """What may be left out of a folder of texts."""
-NO_COLUMN = "columns, which by their headings hold no captions"
+NO_COLUMN = "columns without captions, by the heading"
 """What may be left out of a table."""
 _TO_MAKE = "`picture TAB caption`, a line a caption, for example `{}<TAB>A dog on the beach.`"
 

@@ -322,3 +322,13 @@ def test_missing_pictures_of_json_and_of_metadata_are_told_together(tmp_path: Pa
     (mine / "metadata.csv").write_text("\n".join(["file_name,caption", *rows[:20], "1.png,a,b", "2.png"]))
     assert [line.partition(" cells")[0].rpartition(":")[0].rpartition("csv:")[2]
             for line in bad_lines(tmp_path, capsys, "mine")] == ["22", "23"]  # fmt: skip
+
+
+def test_columns_of_languages_with_a_region_are_read_and_others_are_named(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    lines = ["image,caption_ja,caption_zh-TW,url", *[f"{name},左に青い箱,左邊有箱子,http://a" for name in names]]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    told = capsys.readouterr().out
+    assert f"captions  {COUNT} Japanese, {COUNT} Chinese, 2 a picture" in told
+    assert "left out  1 column without captions, by the heading: url" in told
