@@ -79,7 +79,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
             report = report.with_regions(content.captions, store)
             _write_report(report, corpus.name, folder)
         if files() != settings["files"]:
-            _clear(folder)  # a later run of the same key would go on from what was read of other files
+            shutil.rmtree(folder)  # a later run of the same key would go on from what was read of other files
             raise RecipeError(f"{corpus.name}: files of the corpus changed while they were read; run the same command "
                               "again")  # fmt: skip
         return {
@@ -91,14 +91,6 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         }
 
     return Job("corpus", "prepare", VERSION, settings, {}, run, headline=_headline)
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def pictures_digest(recipe: Recipe, workspace: Workspace) -> str | None:

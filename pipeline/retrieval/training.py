@@ -163,10 +163,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     # pictures come before the trainings that come first: there may be none
     network = files.get("pretrained")
     inputs = tables | images_to_read(settings, training.corpus, training.pictures, network, teacher)
-    taught = {}
-    if teacher is not None:
-        language, slots = settings.teacher.get("language", "en"), slots_of(settings, row)
-        taught = taught_jobs(slots, teacher, language, training.corpus, synthetic, settings.trainer)
+    taught = taught_jobs(slots_of(settings, row), settings, teacher, training.corpus, synthetic)
     inputs |= sentence_jobs(settings, network, tables, taught) | taught
     inputs |= {f"start-{number}": start for number, start in enumerate(starts)}
     run = _Run(recipe, settings, row, training.seed, mix)

@@ -27,7 +27,7 @@ class WholeCheckpoints(TorchCheckpointIO):
         torch.save(checkpoint, content)  # into memory: on a full disk torch's own writer hides what happened
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".tmp")
+        temporary = path.with_name(path.name + ".tmp")  # the next run replaces what a kill leaves
         with temporary.open("wb") as file:
             file.write(content.getbuffer())
             file.flush()

@@ -32,8 +32,7 @@ def is_text(slot: Slot) -> bool:
 
 
 def taught_jobs(
-    slots: Collection[Slot], teacher: Job, language: str, corpus: Job, synthetic: Mapping[str, Job],
-    trainer: TrainerSettings,
+    slots: Collection[Slot], settings: VseSettings, teacher: Job | None, corpus: Job, synthetic: Mapping[str, Job]
 ) -> dict[str, Job]:  # fmt: skip
     """Source `text:…` of a row's slots → the job that encodes its originals; see `TaughtStore`.
 
@@ -43,12 +42,14 @@ def taught_jobs(
 
     Args:
         slots: of the row.
-        teacher: the job that trained it.
-        language: in which it reads the originals.
+        settings: of the student.
+        teacher: the job that trained it; None: there is none, and nothing is taught.
         corpus: the job that prepares the data.
         synthetic: path → the job that writes its captions.
-        trainer: where it works.
     """
+    if teacher is None:
+        return {}
+    language, trainer = settings.teacher.get("language", "en"), settings.trainer
     sources = dict.fromkeys(slot.source for slot in slots if is_text(slot))
     return {source: _job(source, teacher, language, corpus, synthetic, trainer) for source in sources}
 

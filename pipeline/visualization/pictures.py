@@ -111,8 +111,9 @@ def _paste(sheet: Image.Image, shown: Shown, left: int, top: int) -> None:
 
 
 def wrap(line: Line, width: int, size: int = _SIZE) -> list[tuple[str, str]]:
-    """A line cut into lines of a width, each with its colour: between words, and between letters of scripts
-    without spaces (Thai and those behind it in Unicode).
+    """A line cut into lines of a width, each with its colour.
+
+    It is cut between words; one of Thai, or of a script behind it in Unicode, that is too long also between letters.
     """
     text, colour = (line, BLACK) if isinstance(line, str) else line
     lines = [""]
