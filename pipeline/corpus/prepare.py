@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from data.report import DataReport, data_report
 from pipeline.corpus.doctor import read_corpus, say_counts, say_each, say_findings
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import debug, is_verbose
+from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 
 VERSION = 1
+_ROOT = "root.txt"
 _ABOUT = {"task": str, "label": str, "twins": [{str: str}], "pictures": {str: str}}
 _FINDING = {"level": str, "what": str, "where": str, "count": int, "examples": [str]}
 _REPORT = {"findings": [_FINDING]}
@@ -74,7 +77,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
         write_captions(content.captions, folder / "captions.parquet")
         write_pairs(content.pairs, folder / "pairs.parquet")
         store = _regions(content, brought, folder, recipe)
-        _write_about(content, folder)
+        _write_about(content, folder, root)
         if brought is None:
             report = report.with_regions(content.captions, store)
             _write_report(report, corpus.name, folder)
@@ -90,7 +93,10 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
             "warnings": len(report.findings),
         }
 
-    return Job("corpus", "prepare", VERSION, settings, {}, run, headline=_headline)
+    job = Job("corpus", "prepare", VERSION, settings, {}, run, headline=_headline)
+    if root is not None and not workspace.read_only:
+        _follow(root, workspace.folder(job) / _ROOT)
+    return job
 
 
 def pictures_digest(recipe: Recipe, workspace: Workspace) -> str | None:
@@ -125,8 +131,10 @@ def pictures_of(corpus: Path) -> dict[str, Path]:
     Raises:
         RecipeError: the corpus is damaged.
     """
-    pictures = {name: Path(path) for name, path in about_corpus(corpus)["pictures"].items()}
-    return {name: path if path.is_absolute() else corpus / path for name, path in pictures.items()}
+    root = corpus
+    with suppress(FileNotFoundError):  # of a corpus that makes its own pictures
+        root = Path((corpus / _ROOT).read_text(encoding="utf-8"))
+    return {name: root / path for name, path in about_corpus(corpus)["pictures"].items()}
 
 
 def captioned_images(corpus: Path, split: str | None = None) -> list[str]:
@@ -213,12 +221,22 @@ def _regions(content: Corpus, source: RegionStore | None, folder: Path, recipe: 
     return RegionStore(target)
 
 
-def _write_about(content: Corpus, folder: Path) -> None:
-    """Tasks, label, twins and where the pictures are (those made here by a path that moves with the folder)."""
+def _write_about(content: Corpus, folder: Path, root: Path | None) -> None:
+    """Tasks, label, twins and the pictures, from the folder of the data on, or from this one if they were made here."""
+    if root is None or any(path.is_relative_to(folder) for path in content.pictures.values()):
+        root = folder
+    else:
+        (folder / _ROOT).write_text(str(root.absolute()), encoding="utf-8")
     pictures = {
-        name: (path.relative_to(folder) if path.is_relative_to(folder) else path.absolute()).as_posix()
+        name: (path.relative_to(root) if path.is_relative_to(root) else path.absolute()).as_posix()
         for name, path in content.pictures.items()
     }
     about = {"task": content.task, "label": content.label, "twins": content.twins, "pictures": pictures}
     about |= {"tasks": content.tasks} if content.tasks else {}
     (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")
+
+
+def _follow(root: Path, noted: Path) -> None:
+    """Note that the data of a prepared corpus lies elsewhere now, so that its pictures are found."""
+    if noted.is_file() and noted.read_text(encoding="utf-8") != (place := str(root.absolute())):
+        write_atomically(noted, place)

@@ -64,6 +64,35 @@ def test_files_that_change_while_they_are_read_leave_nothing(
     assert (ran(anew, prepare.corpus_job(recipe_of(folder), anew)) / "captions.parquet").read_bytes() == texts
 
 
+def test_pictures_of_a_folder_that_is_moved_are_found_again(folder: Path, tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    corpus = ran(Workspace(artifacts), prepare.corpus_job(recipe_of(folder), Workspace(artifacts)))
+    first = prepare.pictures_of(corpus)
+    moved = folder.rename(tmp_path / "moved")
+    prepare.corpus_job(recipe_of(moved), Workspace(artifacts, read_only=True))
+    assert prepare.pictures_of(corpus) == first
+    prepare.corpus_job(recipe_of(moved), Workspace(artifacts))
+    then = prepare.pictures_of(corpus)
+    assert then == {name: moved / path.relative_to(folder) for name, path in first.items()}
+    assert len(then) == 12
+    assert all(path.is_file() for path in then.values())
+
+
+def test_pictures_that_are_made_here_move_with_the_artifacts(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("BILDWORT_DATA", str(tmp_path / "data"))
+    workspace = Workspace(tmp_path / "artifacts")
+    recipe = load_recipe(
+        "scenes",
+        [f"--corpus.{part}=4" for part in ("validation", "test", "twins")]
+        + ["--corpus.train=60", "--corpus.retrieval=40"],
+    )
+    assert recipe.corpus.root is not None
+    corpus = ran(workspace, prepare.corpus_job(recipe, workspace))
+    prepare.corpus_job(recipe, workspace)
+    moved = corpus.rename(tmp_path / "moved")
+    assert all(path.is_relative_to(moved) and path.is_file() for path in prepare.pictures_of(moved).values())
+
+
 def test_a_picture_in_another_folder_is_another_corpus(folder: Path, tmp_path: Path) -> None:
     """Its name is another one, by which its split is drawn."""
     before = key_of(folder, tmp_path / "artifacts")
