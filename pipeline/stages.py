@@ -142,6 +142,8 @@ def run_stages(names: Sequence[str], graph: Graph, runner: Runner, force: bool =
         run_stages([PREPARE.name], graph, runner, force)
     parts = [_part(name, graph) for name in names if name != PREPARE.name or len(names) == 1]
     parts = [part for part in parts if part.jobs]
+    for recipe in [graph.recipe, *(part.graph.recipe for part in parts)]:
+        graph.workspace.claim(recipe.name, recipe.file)
     for part in parts:
         runner.expect(part.jobs if part.stage is PREPARE else [part.graph.corpus])
     for part in parts:

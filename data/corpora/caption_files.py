@@ -13,7 +13,8 @@ TEXT = ".txt"
 """What the name of a text of one picture ends in."""
 LANGUAGE_CODE = "*"
 """What stands for the code of a language in the name of a table a language: `captions.*.tsv`."""
-_CODE = r"(?<![A-Za-z])[A-Za-z]{2,3}(?![A-Za-z])"
+_PLAIN, _REGION = r"[A-Za-z]{2,3}", r"[-_][A-Za-z]{2,4}"
+_CODES = [rf"(?<![A-Za-z]){code}(?![A-Za-z])" for code in (_PLAIN, _PLAIN + _REGION)]
 _ENDINGS = r"(\.(tsv|csv|txt|token))?(\.gz)?$"
 
 
@@ -43,7 +44,7 @@ def tables_in(path: Path) -> dict[Path, str]:
     before, star, after = path.name.partition(LANGUAGE_CODE)
     if not star:
         return {path: ""}
-    pattern = re.compile(f"{re.escape(before)}([A-Za-z]{{2,3}}){re.escape(after)}")
+    pattern = re.compile(f"{re.escape(before)}({_PLAIN}(?:{_REGION})?){re.escape(after)}")
     files = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
     found = {
         file: language_called(match[1]) or match[1] for file in files
@@ -66,14 +67,17 @@ def as_tables(files: Sequence[Path]) -> Path | None:
     Examples:
         >>> str(as_tables([Path("captions.de.tsv"), Path("captions.en.tsv")]))
         'captions.*.tsv'
+        >>> str(as_tables([Path("zh-TW.tsv"), Path("de.tsv")]))
+        '*.tsv'
         >>> as_tables([Path("old.tsv"), Path("new.tsv")])
     """
     folder, first = files[0].parent, files[0].name
     stem = re.sub(_ENDINGS, "", first)
-    for match in re.finditer(_CODE, stem):
+    for match in (match for code in _CODES for match in re.finditer(code, stem)):
         before, after = first[: match.start()], first[match.end() :]
         codes = [file.name[len(before) : len(file.name) - len(after)] for file in files]
         names = [folder / f"{before}{code}{after}" for code in codes]
-        if names == [*files] and all(code.lower() in NLLB for code in codes):
+        languages = {language_called(code) for code in codes if re.fullmatch(f"{_PLAIN}({_REGION})?", code)}
+        if names == [*files] and len(languages) == len(files) and languages <= NLLB.keys():
             return folder / f"{before}{LANGUAGE_CODE}{after}"
     return None

@@ -4,6 +4,7 @@
     artifacts/jobs/<job>/<key>.partial/  running or interrupted: continues from its last checkpoint
     artifacts/jobs/<job>/<key>.before/   what --force is replacing, until the new one is whole
     artifacts/<recipe>/<stage>.json      which keys a recipe uses
+    artifacts/<recipe>/recipe.txt        the file of the recipe that this folder is of; empty: one of the package
 
 The manifest goes in last and the folder is renamed when it is whole, so a folder with its final name is complete.
 """
@@ -22,7 +23,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.machine import rank, same_machine, this_machine
 from pipeline.errors import RecipeError
 
-_BEGUN = "started.json"
+_BEGUN, _OWNER = "started.json", "recipe.txt"
 
 
 class Workspace:
@@ -102,6 +103,36 @@ class Workspace:
             )
         self.manifest(job)  # refuses another format
         return self.folder(job)
+
+    def of_recipe(self, name: str, file: str) -> Path:
+        """The folder of a recipe's model, gallery and report.
+
+        Args:
+            name: the recipe's.
+            file: the recipe's; empty: it is one of the package.
+
+        Raises:
+            RecipeError: another recipe of this name has that folder.
+        """
+        folder, owner = self.root / name, self._owner(name)
+        if owner not in (None, file) and (not owner or Path(owner).is_file()):
+            raise RecipeError(
+                f"{folder}: belongs to {owner or 'the recipe of that name in the package'}; rename the file "
+                f"{file or owner}, or set BILDWORT_ARTIFACTS to another folder"
+            )
+        return folder
+
+    def claim(self, name: str, file: str) -> None:
+        """Give a recipe its folder, unless another one has it; see `of_recipe`."""
+        folder = self.of_recipe(name, file)
+        if rank() == 0 and self._owner(name) != file:
+            write_atomically(folder / _OWNER, file)
+
+    def _owner(self, name: str) -> str | None:
+        """The file of the recipe whose folder has this name; None: nobody has it."""
+        with suppress(FileNotFoundError):
+            return (self.root / name / _OWNER).read_text(encoding="utf-8", errors="replace")
+        return None
 
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""

@@ -138,4 +138,4 @@ def check_files(folder: Path) -> dict[str, Any]:
 
 def model_of(recipe: Recipe, workspace: Workspace) -> Path:
     """Where a recipe's model is exported to, unless the command says otherwise."""
-    return workspace.root / recipe.name / "model"
+    return workspace.of_recipe(recipe.name, recipe.file) / "model"

@@ -299,4 +299,4 @@ def _nearest(index: ShardedIndex, vectors: torch.Tensor, tops: Sequence[int]) ->
 
 def gallery_of(recipe: Recipe, workspace: Workspace) -> Path:
     """Where a recipe's gallery lies, unless the command says otherwise."""
-    return workspace.root / recipe.name / "gallery"
+    return workspace.of_recipe(recipe.name, recipe.file) / "gallery"

@@ -94,7 +94,8 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
             check_networks(recipe, _COMMAND_LINE)
         recipe = with_precision(recipe)
     lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
-    return replace(recipe, lent=lent, variant=variant_of(given))
+    file = "" if path.parent == CONFIGS else str(path.resolve())
+    return replace(recipe, lent=lent, variant=variant_of(given), file=file)
 
 
 def variant_of(overrides: Iterable[str]) -> str:

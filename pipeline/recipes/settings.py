@@ -151,6 +151,8 @@ class Recipe:
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
     variant: str = field(default="", compare=False)
     """Overrides that change figures, in the order of their keys: `vse.epochs=30 vse.loss=infonce`; empty: its own."""
+    file: str = field(default="", compare=False)
+    """Where it lies; empty: in the package."""
 
     def check(self) -> None:
         """Refuse settings that contradict one another; what depends on networks is checked by `check_networks`.

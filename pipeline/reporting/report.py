@@ -115,7 +115,7 @@ def write_report(graph: Graph) -> Written:
     sheets = [sheet for sheet in sheets if sheet.rows]
     add_counts(figures, rows)
     pictures = language_figure(figures.results, recipe.report.language_parameters)
-    folder = workspace.root / recipe.name / "report"
+    folder = workspace.of_recipe(recipe.name, recipe.file) / "report"
     write_results(figures.results, folder / "results.jsonl")
     trained = [*translators.values(), *(row.job for row in rows)]
     dates = [workspace.manifest(job).get("finished", "")[:10] for job in trained if workspace.done(job)]

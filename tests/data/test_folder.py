@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from data.corpora.caption_files import as_tables, tables_in
 from data.corpora.folder import FolderSettings, read, sources
 from data.errors import BadLinesError, DataError
 from tests.data.layouts import write_folder
@@ -94,6 +95,23 @@ def test_a_table_a_language(root: Path) -> None:
         read(settings, root, root)
     with pytest.raises(DataError, match=r"no table of captions of that form; expected texts.en.csv and others"):
         read(FolderSettings(captions="texts.*.csv"), root, root)
+
+
+@pytest.mark.parametrize(
+    ("names", "form"),
+    [
+        (["captions.de-AT.tsv", "captions.en.tsv"], "captions.*.tsv"), (["zh_TW.csv", "en_GB.csv"], "*.csv"),
+        (["my_de.tsv", "my_en.tsv"], "my_*.tsv"),  # `my` is Burmese
+        (["captions.en-GB.tsv", "captions.en-US.tsv"], None), (["a.new.tsv", "a.en.tsv"], None),
+    ],
+)  # fmt: skip
+def test_tables_are_named_by_codes_with_regions_or_without(names: list[str], form: str | None, root: Path) -> None:
+    for name in names:
+        write(root, "0.png\tA dog", name=name)
+    together = as_tables(sorted(root / name for name in names))
+    assert together == (form and root / form)
+    if together is not None:
+        assert sorted(path.name for path in tables_in(together)) == sorted(names)
 
 
 def test_a_drawn_split_stays_when_others_come(root: Path) -> None:

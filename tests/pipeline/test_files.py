@@ -12,6 +12,7 @@ from pipeline.engine import files
 from pipeline.engine.files import fingerprint
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.gallery.gallery import gallery_of
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from tests.pipeline.test_jobs import make
@@ -78,6 +79,24 @@ def test_notes_say_which_keys_a_recipe_uses(workspace: Workspace) -> None:
     workspace.note("scenes", "mmt", {"work": job})
     noted = json.loads((workspace.root / "scenes" / "mmt.json").read_text())
     assert noted == {"work": {"key": job.key, "folder": str(workspace.folder(job))}}
+
+
+def test_recipes_of_one_name_do_not_share_a_folder(workspace: Workspace, tmp_path: Path) -> None:
+    """Their models, galleries and reports would replace one another."""
+    first, second = tmp_path / "a" / "photos.yaml", tmp_path / "b" / "photos.yaml"
+    for path in (first, second):
+        path.parent.mkdir()
+        path.write_text("base: scenes\n")
+    one, two = (load_recipe(path) for path in (first, second))
+    assert gallery_of(two, workspace) == workspace.root / "photos" / "gallery"  # nobody has it yet
+    workspace.claim(one.name, one.file)
+    for attempt in (lambda: gallery_of(two, workspace), lambda: workspace.claim(two.name, two.file)):
+        with pytest.raises(RecipeError, match=rf"photos: belongs to {first}; rename the file {second}, or set BILD"):
+            attempt()
+    assert gallery_of(load_recipe(first, ["--vse.epochs=30"]), workspace) == gallery_of(one, workspace)
+    first.rename(tmp_path / "photos.yaml")  # it was moved
+    workspace.claim(two.name, two.file)
+    assert gallery_of(two, workspace).parent.name == "photos"
 
 
 def test_json_is_written_whole_or_not_at_all(workspace: Workspace, monkeypatch) -> None:

@@ -137,7 +137,7 @@ def test_a_table_a_language(form: str, tmp_path: Path, capsys) -> None:
     assert f"{2 * COUNT} English, {COUNT} German, 3 a picture" in capsys.readouterr().out
     assert run(tmp_path, "prepare", "./mine.yaml") == 0
     assert captions_of(tmp_path)["captions"] == 3 * COUNT
-    write("fr", [(name, FRENCH.format(k)) for k, name in enumerate(names)])
+    write("fr-CA", [(name, FRENCH.format(k)) for k, name in enumerate(names)])
     assert run(tmp_path, "prepare", "./mine.yaml") == 0  # a further language is another corpus
     assert len([*(tmp_path / "artifacts" / "jobs" / "corpus").glob("*/manifest.json")]) == 2
 
