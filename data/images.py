@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from data.errors import DataError
 
@@ -18,6 +18,8 @@ T = TypeVar("T")
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """Formats that are read, by Pillow's names; cameras' MPO is opened as JPEG. Others of its plug-ins start programs."""
 _LARGEST = 2**25  # pixels; a larger picture is reduced before anything else is done with it
+_MOST, _MOST_OF_JPEG = 2**28 // 3, 2**28  # pixels that are read; a JPEG is decoded in a smaller size at once
+Image.MAX_IMAGE_PIXELS = _MOST_OF_JPEG  # Pillow's own limit refuses pictures of phones
 _ORIENTATION = 0x0112
 _UPRIGHT = dict(enumerate((0, 3, 1, 5, 4, 6, 2), 2))  # orientation → its transposition
 
@@ -102,8 +104,11 @@ def formats_restricted() -> Iterator[None]:
 def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Pillow says of a damaged file, it says again in its error
-        warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow itself refuses twice as many pixels
         with Image.open(file, formats=FORMATS) as image:
+            smaller = image.format in ("JPEG", "MPO") and "progressive" not in image.info  # in parts as it is read
+            most = _MOST_OF_JPEG if smaller else _MOST
+            if image.width * image.height > most:
+                raise ValueError(f"{image.width}×{image.height} pixels; at most {most // 10**6} million are read")
             yield image
 
 
@@ -115,6 +120,11 @@ def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
             return use(image)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
+    except UnidentifiedImageError:
+        *most, last = FORMATS
+        raise DataError(
+            f"{path}: not a readable picture (it is none of {', '.join(most)} and {last}); replace it or leave it out"
+        ) from None
     except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
         reason = " ".join(str(error).split())
         raise DataError(f"{path}: not a readable picture ({reason}); replace it or leave it out") from None
@@ -122,6 +132,8 @@ def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
 
 def _as_rgb(image: Image.Image, size: int | None) -> Image.Image:
     """As RGB, upright; read smaller if `size`, the side of a square that it is to fit into, allows it."""
+    if size is None and image.width * image.height > _MOST:
+        size = int(_LARGEST**0.5)
     if size is not None:
         image.draft("RGB", (size, size))
     orientation = _orientation_of(image)

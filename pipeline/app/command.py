@@ -6,7 +6,9 @@ from pathlib import Path
 from streamlit.web import cli
 
 from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
 from pipeline.gallery.gallery import gallery_of
+from pipeline.gallery.hits import no_gallery
 from pipeline.recipes.settings import Recipe
 from pipeline.serve.hosts import names_of
 
@@ -17,10 +19,12 @@ def open_page(
     """Run the page; arguments as of `pipeline.serve.command.serve`.
 
     Raises:
-        RecipeError: a name is none.
+        RecipeError: there is no gallery, or a name is none.
     """
+    folder = gallery or gallery_of(recipe, workspace)
+    if not (folder / "gallery.json").is_file():
+        raise RecipeError(no_gallery(folder))
     options = [f"--server.address={address}", f"--server.port={port}"]
     options += [f"--server.allowedHosts={name}" for name in names_of(address, hosts)]
-    folder = gallery or gallery_of(recipe, workspace)
     page = Path(__file__).with_name("page.py")
     cli.main(["run", str(page), *options, "--", str(folder)], standalone_mode=False)

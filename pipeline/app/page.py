@@ -6,16 +6,18 @@ markup. Its parts are the files `page_*.py`.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.languages import language_name, language_of
+from data.language_codes import language_called
+from data.languages import language_name
 from data.pictures import SUFFIXES
 from pipeline.app.page_errors import errors_shown
-from pipeline.app.page_picture import uploaded
+from pipeline.app.page_picture import similar, uploaded
 from pipeline.app.page_results import Request, results
 from pipeline.app.page_start import introduction, start
 from pipeline.app.page_text import plain
@@ -28,6 +30,7 @@ from pipeline.gallery.hits import no_gallery
 LONGEST = 1000  # characters of a query; the model reads 100 words
 _DETECT, _LANGUAGE = "detect", "language"
 _QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "q", "example", "demonstrated", "uploads"  # what a session keeps
+_ADDRESS = "address"  # the query and the language that the session last read in the page's address, or wrote there
 _IN_ADDRESS: Final = "query-params"  # an entry stands in the page's address too, by its key, so that it can be shared
 _STYLE = """<style>
 .stMainBlockContainer {padding-top: 1rem; padding-bottom: 2rem; max-width: 1400px;}
@@ -51,26 +54,28 @@ def page(folder: Path) -> None:
     introduction(gallery)
     request, picture = _inputs(gallery)
     with errors_shown():
-        if picture is not None:
-            uploaded(gallery, picture.getvalue(), picture.name, request)
+        near = None if picture is None else uploaded(gallery, picture.getvalue(), picture.name, request)
         if request.sentence.text:
             results(gallery, request)
         elif picture is None and st.session_state.get(_DEMONSTRATED):
             demonstration(gallery, _ambiguous(str(folder), changed))
         elif picture is None:
             start(gallery, _ask, _demonstrate)
+        if near is not None:
+            similar(gallery, near)
 
 
 def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
     """The fields for words and a picture, side by side, and the options; what is entered."""
     exported = gallery.exported
+    codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
+    _follow_address(codes)
     left, right = st.columns([3, 2])
     with left:
-        field, button = st.columns([5, 1], vertical_alignment="bottom")
-        typed = field.text_input("Search with words", key=_QUERY, max_chars=LONGEST, icon=":material/search:",
-                                 placeholder="describe a picture", on_change=_demonstrate, args=(False,),
-                                 bind=_IN_ADDRESS)  # fmt: skip
-        button.button("Search", type="primary", width="stretch")
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            typed = st.text_input("Search with words", key=_QUERY, icon=":material/search:",
+                                  placeholder="describe a picture", on_change=_demonstrate, args=(False,))  # fmt: skip
+            st.button("Search", type="primary")
         with st.container(horizontal=True, vertical_alignment="center"):
             why = st.toggle(
                 "Why?",
@@ -84,12 +89,8 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
             options = st.popover("Options", icon=":material/tune:", type="tertiary")
             if _used():
                 st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset)
-    codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
-    if _LANGUAGE not in st.session_state and (code := st.query_params.get(_LANGUAGE)) in codes:
-        st.session_state[_LANGUAGE] = code  # the field reads names alone from the address
-    language = options.selectbox(
-        "Language of the query", codes, format_func=language_name, key=_LANGUAGE, bind=_IN_ADDRESS
-    )
+    language = options.selectbox("Language of the query", codes, format_func=language_name, key=_LANGUAGE)
+    _write_address(typed, language)
     top = int(options.number_input("Number of pictures", 1, 100, 12, key="top", bind=_IN_ADDRESS))
     picture = right.file_uploader(
         "Search with a picture", sorted(suffix[1:] for suffix in SUFFIXES), key=_upload_key(),
@@ -97,7 +98,10 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
         help="finds similar pictures and captions, and translates with it" if exported.extractor
         else "this model reads regions that were made elsewhere, not pixels",
     )  # fmt: skip
-    query = typed.strip()
+    query = " ".join(typed.split())
+    if len(query) > LONGEST:
+        left.info(f"Only the first {LONGEST:,} letters are searched for.")
+        query = query[:LONGEST]
     guessed = language == _DETECT
     example: Sentence | None = st.session_state.get(_EXAMPLE)
     if guessed and example is not None and example.text == query:
@@ -105,7 +109,7 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
     elif guessed:
         reading = exported.reading(query)
         known = codes[1:] if both and not reading.certain else exported.languages
-        language = language_of(query, known)
+        language = exported.language_of(query, known)
     return Request(Sentence(query, language), top, why, both, guessed), picture
 
 
@@ -124,6 +128,28 @@ def _ambiguous(folder: str, changed: int) -> Ambiguous | None:
 def _ask(example: Sentence) -> None:
     """Search with an example, in its own language."""
     st.session_state[_QUERY], st.session_state[_EXAMPLE] = example.text, example
+
+
+def _follow_address(languages: Sequence[str]) -> None:
+    """Take the query and its language from the address, where it is another one than the session wrote: it was opened,
+    or left by *Back*. Streamlit's own fields would replace the address, so that *Back* would leave the page."""
+    address = st.query_params.get(_QUERY, ""), st.query_params.get(_LANGUAGE, "")
+    if st.session_state.get(_ADDRESS, ("", "")) != address:
+        query, language = st.session_state[_ADDRESS] = address
+        code = language_called(language) if language else None
+        st.session_state[_QUERY], st.session_state[_LANGUAGE] = query, code if code in languages else _DETECT
+
+
+def _write_address(query: str, language: str) -> None:
+    """Put a query and its language into the address, a step of the browser's history, if they are others."""
+    wanted = query, "" if language == _DETECT else language
+    if st.session_state.get(_ADDRESS, ("", "")) != wanted:
+        st.session_state[_ADDRESS] = wanted
+        for key, value in zip((_QUERY, _LANGUAGE), wanted, strict=True):
+            if value:
+                st.query_params[key] = value
+            elif key in st.query_params:
+                del st.query_params[key]
 
 
 def _demonstrate(shown: bool = True) -> None:

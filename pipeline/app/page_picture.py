@@ -6,26 +6,30 @@ import streamlit as st
 
 from data.languages import language_name
 from pipeline.app.page_results import WHY, Request, explained, show_hits, shown
-from pipeline.app.page_text import SIZE, plain, scaled
+from pipeline.app.page_text import SIZE, isolated, plain, scaled
 from pipeline.app.page_translation import TITLE, Seen, compare_translations, targets_of
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of_regions, generating
 from pipeline.gallery.examples import Sentence
 from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.hits import Hit
 from pipeline.serve.uploads import uploaded_file
 from pipeline.visualization.pictures import read_thumbnail
 
 _CAPTIONS = 3  # similar ones that are shown, of each language
 
 
-def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> None:
-    """Show an uploaded picture, what is nearest to it, and what the model writes of it if it can.
+def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> Sequence[Hit]:
+    """Show an uploaded picture, captions near it, its translations, and what the model writes of it if it can.
 
     Args:
         gallery: that is searched.
         content: of the file.
         name: of the file.
         request: what is wanted; without words, those of the most similar caption are explained and translated.
+
+    Returns:
+        pictures near it.
 
     Raises:
         DataError: it cannot be read as a picture.
@@ -54,11 +58,13 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
         if (writer := generating(exported, "writes")) is not None:
             own = {language: captions_of_regions(writer, seen.regions[None], language) for language in writer.languages}
             written = {
-                language: [plain(text) or "*an empty caption*" for text in texts] for language, texts in own.items()
+                language: [isolated(plain(text)) or "*an empty caption*" for text in texts]
+                for language, texts in own.items()
             }
             _columns("The model's own caption, ", written)
         lines = {
-            language: [f"{hit.score:.3f}  {plain(hit.name)}" for hit in hits] for language, hits in captions.items()
+            language: [f"{hit.score:.3f}  {isolated(plain(hit.name))}" for hit in hits]
+            for language, hits in captions.items()
         }
         if lines:
             with st.expander(captions.title.capitalize()):
@@ -67,8 +73,13 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> N
     if translated is not None:
         st.subheader(TITLE, anchor=False)
         compare_translations(exported, translated, [seen])
+    return gallery.pictures_near(vector, request.top)
+
+
+def similar(gallery: Gallery, hits: Sequence[Hit]) -> None:
+    """Show the pictures near an uploaded one."""
     st.subheader("Similar pictures", anchor=False)
-    show_hits(gallery, gallery.pictures_near(vector, request.top))
+    show_hits(gallery, hits)
 
 
 def _read(exported: ExportedModel, content: bytes, name: str) -> Seen:

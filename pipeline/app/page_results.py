@@ -10,7 +10,7 @@ from PIL import Image
 
 from data.languages import language_name
 from pipeline.app.page_errors import errors_shown
-from pipeline.app.page_text import COLOURS, plain, runs, thumbnail
+from pipeline.app.page_text import COLOURS, isolated, plain, runs, shortened, thumbnail
 from pipeline.app.page_translation import Seen, seen_in, targets_of, translation_dialog
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import generating, picture_of
@@ -20,7 +20,7 @@ from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.hits import SIMILAR, Hit
 from pipeline.visualization.attention import outline
 
-COLUMNS = 4
+COLUMNS, _SHOWN = 4, 200  # pictures in a row, and letters of a sentence above them
 DRAWN = "What the model draws of these words"
 _DRAWN = 128  # pixels of that picture
 _LEAST = 0.25  # of the strongest word's effect: weaker words have no colour
@@ -68,7 +68,7 @@ def results(gallery: Gallery, request: Request) -> None:
             with st.container(gap="small"):
                 st.subheader(plain(title), anchor=False)
                 if hits is not None:
-                    st.markdown(plain(f"“{sentence.text[:200]}”"))
+                    st.markdown(f"“{isolated(plain(shortened(sentence.text, _SHOWN)))}”")
                 for note in notes:
                     st.warning(plain(note))
             if hits is not None:
@@ -207,7 +207,7 @@ def _captions(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) 
     captions = gallery.own_captions(hit.name)
     wanted = [language for language in gallery.languages if sentence is None or language == sentence.language]
     languages = [language for language in captions if language in wanted] or list(captions)
-    own = [f"caption: {plain(text)}" for language in languages for text in captions[language]]
+    own = [f"caption: {isolated(plain(text))}" for language in languages for text in captions[language]]
     for text in own[:1]:
         st.caption(text)
     if not (own[1:] or wanted):
@@ -224,4 +224,6 @@ def _similar(gallery: Gallery, hit: Hit, languages: Sequence[str], own: bool) ->
     described = gallery.describe_known(hit.name, 1)
     near = [caption for language in languages for caption in described.get(language, [])]
     nearest = sorted(near, key=lambda caption: -caption.score)[:1]
-    return [f"{'similar caption of another picture: ' if own else ''}{plain(caption.name)}" for caption in nearest]
+    return [
+        f"{'similar caption of another picture: ' if own else ''}{isolated(plain(caption.name))}" for caption in nearest
+    ]

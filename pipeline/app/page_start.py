@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from data.languages import language_name
-from pipeline.app.page_text import choice_of, plain, thumbnail
+from pipeline.app.page_text import choice_of, isolated, plain, thumbnail
 from pipeline.app.page_translation import targets_of
 from pipeline.gallery.examples import Sentence, example_queries
 from pipeline.gallery.gallery import Gallery
@@ -46,7 +46,7 @@ def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callab
         with places[0].container(border=True, height="stretch", gap=None):
             st.markdown("**Try an example**")
             for number, query in enumerate(queries):
-                label = f"{plain(query.text)}  :gray-badge[{plain(language_name(query.language))}]"
+                label = f"{isolated(plain(query.text))}  :gray-badge[{plain(language_name(query.language))}]"
                 st.button(label, key=f"example-{number}", on_click=ask, args=(query,), type="tertiary",
                           icon=":material/search:")  # fmt: skip
     if comparable:

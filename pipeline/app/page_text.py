@@ -1,5 +1,6 @@
 """What the files of the page share: texts that are shown as they are, names of languages, pictures of one size."""
 
+import unicodedata
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -10,7 +11,7 @@ from data.lines import is_control
 from pipeline.gallery.hits import Hit
 from pipeline.visualization.pictures import read_thumbnail
 
-SIZE = 320  # pixels of the longer side of a picture
+SIZE, _THINNEST = 320, 8  # pixels of the longer side of a picture, and least of the shorter one
 RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")  # behind white words, of frames
 _SPACES = str.maketrans("\n\t", "  ")
 
@@ -19,6 +20,17 @@ def plain(text: str) -> str:
     """A text that Streamlit's Markdown shows as it is, in one line, without control characters."""
     line = (letter for letter in text.translate(_SPACES) if not is_control(letter))
     return "".join(f"\\{letter}" if letter in r"\`*_{}[]()<>#+-.!|~$:&" else letter for letter in line)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many letters; one that is cut ends in “…”."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def isolated(markdown: str) -> str:
+    """Markdown whose letters run from right to left, apart from the line that it is in, which runs the other way."""
+    leftwards = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in markdown)
+    return f"\u2068{markdown}\u2069" if leftwards else markdown
 
 
 def coloured(text: str, colour: str) -> str:
@@ -37,11 +49,15 @@ def thumbnail(hit: Hit) -> Image.Image | None:
 
 
 def scaled(picture: Image.Image | None) -> Image.Image | None:
-    """The same for a picture that has been read; frames drawn on it are sharp however small it was."""
+    """The same for a picture that has been read; frames drawn on it are sharp however small it was.
+
+    A very thin one is made thicker: Streamlit cannot show it smaller if nothing would be left of the shorter side.
+    """
     if picture is None:
         return None
     factor = SIZE / max(picture.size)
-    return picture.resize((max(1, round(picture.width * factor)), max(1, round(picture.height * factor))))
+    width, height = (max(_THINNEST, round(side * factor)) for side in picture.size)
+    return picture.resize((width, height))
 
 
 def runs(words: Sequence[str], colours: Sequence[str | None]) -> str:
@@ -50,7 +66,7 @@ def runs(words: Sequence[str], colours: Sequence[str | None]) -> str:
     for colour, some in groupby(zip(words, colours, strict=True), key=lambda pair: pair[1]):
         text = " ".join(word for word, _ in some)
         shown.append(plain(text) if colour is None else coloured(text, colour))
-    return " ".join(shown)
+    return isolated(" ".join(shown))
 
 
 def marked(text: str, other: str, colour: str) -> str:

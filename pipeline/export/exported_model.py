@@ -254,9 +254,14 @@ class ExportedModel:
             raise RecipeError(f"language {language!r}: the model {self.folder} was trained on {known}; choose of those")
         return language
 
-    def language_of(self, text: str) -> str:
-        """Which of the model's languages a sentence is in."""
-        return language_of(text, self.languages)
+    def language_of(self, text: str, languages: Sequence[str] | None = None) -> str:
+        """Which language a sentence is in: by the words that translators know, then by its letters.
+
+        Args:
+            text: the sentence.
+            languages: that it may be in; None: those of the model.
+        """
+        return language_of(text, self.translators.knowing(text, languages or self.languages))
 
     def reading(self, text: str, language: str | None = None) -> Reading:
         """How the model reads a sentence: its unknown words, and its language.

@@ -15,7 +15,7 @@ from data.text import BEGIN, END, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, translate
 from pipeline.errors import RecipeError, as_recipe_error
-from pipeline.translation.translator_files import load_translator, reads_regions
+from pipeline.translation.translator_files import SOURCE_WORDS, load_sub_words, load_translator, reads_regions
 
 
 class Translation(str):
@@ -48,6 +48,7 @@ class ExportedTranslators:
         self._casings = {language: Casing(words, language) for language, words in (forms or {}).items()}
         self._ways = [name.split("-") for name in names]  # system, source and target of each
         self._loaded: dict[str, tuple[Searched, SubWords]] = {}
+        self._sub_words: dict[str, SubWords | None] = {}  # of the source language
 
     def load(self, system: str, direction: str) -> tuple[Searched, SubWords]:
         """A translator (`mt`, `en-de`) and its vocabulary; RecipeError if there is none, or it is damaged."""
@@ -65,6 +66,28 @@ class ExportedTranslators:
     def targets(self, system: str, language: str) -> list[str]:
         """The languages that a system translates a language into."""
         return [target for *way, target in self._ways if way == [system, language]]
+
+    def knowing(self, text: str, languages: Sequence[str]) -> list[str]:
+        """Those of some languages whose translators know the largest share of a sentence's words.
+
+        All of them, where one has no translator whose words are written down: pretrained ones spell any word.
+        """
+        shares = []
+        for language in languages:
+            if (known := self._words_of(language)) is None:
+                return list(languages)
+            words = known.read_words(text, language)
+            shares.append(len(words.unknown) / max(1, words.total))
+        return [language for language, share in zip(languages, shares, strict=True) if share == min(shares)]
+
+    def _words_of(self, language: str) -> SubWords | None:
+        """The sub-words of a translator from a language that knows which words it was trained to read."""
+        if language not in self._sub_words:
+            folders = [self._folder / name for name in self.names if name.split("-")[1] == language]
+            found = next((folder for folder in folders if (folder / SOURCE_WORDS).is_file()), None)
+            with as_recipe_error():
+                self._sub_words[language] = None if found is None else load_sub_words(found)
+        return self._sub_words[language]
 
     def systems(self, source: str, target: str) -> list[str]:
         """The systems that translate one language into another: `mt`, `mmt`, then those that are re-ranked."""

@@ -70,7 +70,7 @@ def language_figure(results: Sequence[Result], published: dict[str, float]) -> l
     if len({point.colour for point in points}) < 2:
         return []
     more = dict.fromkeys((result.system, result.value / _MILLION) for result in results if result.metric == PARAMETERS)
-    marks = [Mark(system, value) for system, value in more]
+    marks = [Mark(system, value) for system, value in more if value]
     marks += [Mark(f"{system}, published", value / _MILLION, hollow=True) for system, value in published.items()]
     axes = ("captions of the language in training", f"mean recall, percent; lines: 95 % ({ONE_SEED})")
     below = Panel("Millions of parameters that one more language adds, without word vectors", marks)

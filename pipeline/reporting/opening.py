@@ -56,6 +56,22 @@ def sentences(
     return [*said, *_gains(settings, own, compared), *_untrained(missing), *_distrust(own, results)]
 
 
+def as_reranked(languages: Iterable[str], lines: Seeds, results: Sequence[Result]) -> list[str]:
+    """What the model finds whose results the recipe's reranker orders, as search and its page do.
+
+    Args:
+        languages: tested ones.
+        lines: the reranker's line, if there is one.
+        results: figures of finished rows.
+    """
+    firsts = [
+        f"{of_row['first'].value:.1f} ({language_name(language)})"
+        for language in languages for key in lines if (of_row := _figures(results, *key, language))
+    ]  # fmt: skip
+    return [f"Search re-ranks ({system}): the right picture is then first for {_and(firsts)} of 100 captions."
+            for system, _ in lines if firsts]  # fmt: skip
+
+
 def on_regions(recipe: Recipe, rows: Iterable[str]) -> list[str]:
     """What to do where rows read regions that the built-in extractor finds in photographs; nothing elsewhere."""
     corpus, models = recipe.corpus, [recipe.vse.of_row(name) for name in rows]

@@ -17,7 +17,7 @@ from pipeline.recipes.systems import parse_path
 from pipeline.reporting.analyses import analysis_tables
 from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
-from pipeline.reporting.opening import on_regions, sentences, trained_on
+from pipeline.reporting.opening import as_reranked, on_regions, sentences, trained_on
 from pipeline.reporting.page import Page, report_page
 from pipeline.reporting.paper_tables import paper_tables, variants_of
 from pipeline.reporting.records import COUNTS_OF_CAPTIONS, Result, read_records, record, rounded, write_results
@@ -90,19 +90,19 @@ def write_report(graph: Graph) -> Written:
     if recipe.report.record:
         of_tables = [row for cells in graph.tables.values() for _, _, row in cells]
         ranked = graph.retrieval_jobs([*rows, *of_tables])
-        of_sentences = [row.job for row in similar if row.job is not None]
-        kept = [*translators.values(), *looks.values(), *translated, *ranked, *of_sentences, *compared.values()]
+        ranked += filter(None, (row.job for row in similar))
+        kept = [*translators.values(), *looks.values(), *translated, *ranked, *compared.values()]
         record(graph, kept, variants)
     figures = _ReportTables(graph, read_records(recipe.name), variants)
     cut = recipe.vse.folds > 1 and not recipe.vse.ranked_by
-    named = [(row.system, row.name, row) for row in rows]
-    lines = by_line(named)
+    lines = by_line(named := [(row.system, row.name, row) for row in rows])
+    second = by_line([(row.system, row.name, row) for row in [graph.reranker] if row is not None])
     sheets = [
         figures.translators(translators),
         figures.gains(translators),
         figures.looks(looks),
         figures.diversity(synthetic),
-        *(figures.retrieval(lines, language) for language in recipe.vse.test),
+        *(figures.retrieval(some, language) for some in (lines, second) for language in recipe.vse.test),
         *(figures.retrieval(lines, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(lines, language) for language in recipe.vse.test),
         figures.across_languages(lines),
@@ -110,11 +110,10 @@ def write_report(graph: Graph) -> Written:
         *(sheet for name in graph.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),
-        figures.costs([graph.corpus, *translators.values(), *translated, *graph.retrieval_jobs(rows)]),
+        figures.costs([graph.corpus, *translators.values(), *translated, *graph.retrieval_jobs(graph.all_rows)]),
     ]
     sheets = [sheet for sheet in sheets if sheet.rows]
     add_counts(figures, rows)
-    pictures = language_figure(figures.results, recipe.report.language_parameters)
     folder = workspace.of_recipe(recipe.name, recipe.file) / "report"
     write_results(figures.results, folder / "results.jsonl")
     trained = [*translators.values(), *(row.job for row in rows)]
@@ -123,6 +122,7 @@ def write_report(graph: Graph) -> Written:
         f"{recipe.name}: {figures.label}", max(dates, default=""),
         [
             *sentences(recipe.vse, lines, figures.results, figures.compared),
+            *as_reranked(recipe.vse.test, second, figures.results),
             *on_regions(recipe, {row.name for row in rows}),
         ],
         {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures,
@@ -130,7 +130,7 @@ def write_report(graph: Graph) -> Written:
     write_atomically(folder / "report.md", about.as_markdown())
     report_page(
         folder / "report.html", about, figures.results, lambda job: log_folder(recipe, job.name, job.key), trained,
-        [*pictures, *finished_drawings(graph)],
+        [*language_figure(figures.results, recipe.report.language_parameters), *finished_drawings(graph)],
     )  # fmt: skip
     return Written(folder, about.sentences, sheets, figures.results)
 

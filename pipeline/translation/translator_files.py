@@ -75,14 +75,20 @@ def load_translator(folder: Path) -> tuple[Searched, SubWords]:
     if members:
         direct, bpe = load_members([folder / name for name in members])
         return (load_reranker(direct, bpe, how, folder / CHANNEL, folder / RETRIEVAL) if how.direction else direct), bpe
-    bpe = JointBPE.load(folder / "bpe.json")
-    if (folder / SOURCE_WORDS).is_file():
-        bpe.source_words = frozenset(read_json(folder / SOURCE_WORDS, [str]))
+    bpe = load_sub_words(folder)
     if len(bpe) != network.get("vocabulary_size"):
         raise RecipeError(f"{folder}: bpe.json has {len(bpe)} entries, the network {network.get('vocabulary_size')}")
     with refusing_other_code(folder, "mmt"):
         translator = build_with_weights(lambda: build_translator(**network), folder / "weights.safetensors")
     return translator, bpe
+
+
+def load_sub_words(folder: Path) -> JointBPE:
+    """The sub-words of a translator that was trained here, with the words that it was trained to read if known."""
+    bpe = JointBPE.load(folder / "bpe.json")
+    if (folder / SOURCE_WORDS).is_file():
+        bpe.source_words = frozenset(read_json(folder / SOURCE_WORDS, [str]))
+    return bpe
 
 
 def load_pretrained(

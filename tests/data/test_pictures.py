@@ -79,11 +79,29 @@ def png_of(width: int, height: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize("side", [10_000, 60_000])  # Pillow warns of the first and refuses the second
+@pytest.mark.parametrize("side", [10_000, 60_000])  # Pillow reads the first and refuses the second
 def test_huge(side: int, tmp_path: Path) -> None:
     (tmp_path / "bomb.png").write_bytes(png_of(side, side))
-    with pytest.raises(DataError, match=r"bomb\.png: not a readable picture.*decompression bomb"):
+    with pytest.raises(DataError, match=r"bomb\.png: not a readable picture.*(at most 89 million|decompression bomb)"):
         EXTRACTOR.extract(tmp_path / "bomb.png")
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_large_picture_of_a_phone(progressive: bool, tmp_path: Path) -> None:
+    """It is read at a fraction of its size; one whose pixels come in several passes would take much memory."""
+    Image.new("L", (12_000, 9_000), 99).save(path := tmp_path / "phone.jpg", quality=10, progressive=progressive)
+    if progressive:
+        with pytest.raises(DataError, match=r"phone\.jpg: not a readable picture \(12000×9000 pixels; at most 89 mil"):
+            open_picture(path)
+    else:
+        assert open_picture(path).size == (6000, 4500)
+        assert open_picture(path, 100).size == (100, 75)
+
+
+def test_a_file_of_another_format_is_told_what_is_read(tmp_path: Path) -> None:
+    (path := tmp_path / "phone.jpg").write_bytes(b"\0\0\0\x18ftypheic" + bytes(99))
+    with pytest.raises(DataError, match=r"it is none of JPEG, PNG, WEBP, GIF, BMP and TIFF\); replace it"):
+        open_picture(path)
 
 
 def test_palette(tmp_path: Path, plain: np.ndarray) -> None:

@@ -285,6 +285,10 @@ def test_in_a_browser(address: str, gallery: Path, tmp_path: Path) -> None:
         appears(driver, "“a small bat”")
         appears(driver, EVIL)
         assert len(driver.find_elements("css selector", "[data-testid=stImage] img")) == 14
+        press(driver, "input[type=text]", "a large bat\n")
+        appears(driver, "“a large bat”")
+        driver.back()
+        appears(driver, "“a small bat”")
         drop(driver, gallery.parent / "own" / "2.png")
         appears(driver, "Similar pictures")
         appears(driver, "Without the picture (MT, German)")

@@ -7,12 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from streamlit.testing.v1 import AppTest
 
+from pipeline.app.command import open_page
+from pipeline.app.page_text import BROWN, isolated, plain, runs, scaled
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
+from pipeline.recipes.loading import load_recipe
 from tests.pipeline.test_app import opened
 from tests.pipeline.tiny import Tiny
 
@@ -57,6 +63,8 @@ def test_settings_of_the_page_are_the_same_from_any_folder(tmp_path: Path) -> No
     settings = {"browser.gatherUsageStats": False, "client.toolbarMode": "minimal", "server.headless": True,
                 "server.fileWatcherType": "none", "server.maxUploadSize": 20, "theme.light.primaryColor": "#0a62c4",
                 "server.port": 7, "server.address": "127.0.0.1"}  # fmt: skip
+    (tmp_path / "gallery").mkdir()
+    (tmp_path / "gallery" / "gallery.json").touch()
     (tmp_path / ".streamlit").mkdir()
     (tmp_path / ".streamlit" / "config.toml").write_text("[server]\nmaxUploadSize = 1000\n")
     code = f"""
@@ -78,3 +86,59 @@ def test_a_language_in_the_address_may_be_its_code(used: Tiny, monkeypatch, give
     assert page.selectbox[0].value == {"English": "en", "German": "de"}.get(kept or "", "detect")
     page.run()
     assert page.selectbox[0].value == {"English": "en", "German": "de"}.get(kept or "", "detect")
+
+
+def test_too_long_a_query_is_cut_and_said_so(used: Tiny, monkeypatch) -> None:
+    page = opened(used.workspace.root / "tiny" / "gallery", monkeypatch, both="false")
+    page.text_input(key="q").set_value("a red bat " * 300).run()
+    assert not page.exception
+    assert page.info[0].value == "Only the first 1,000 letters are searched for."
+    assert any(one.value.endswith("…”") for one in page.markdown)
+
+
+def test_a_query_that_is_typed_is_a_step_of_the_history(used: Tiny, monkeypatch) -> None:
+    page = opened(used.workspace.root / "tiny" / "gallery", monkeypatch, top="3")
+    page.text_input(key="q").set_value("a red bat").run()
+    assert page.query_params["q"] in ("a red bat", ["a red bat"])  # as releases of Streamlit give it
+    page.query_params["q"] = "ein Ball"  # *Back*
+    page.query_params["language"] = "de"
+    page.run()
+    assert (page.text_input(key="q").value, page.selectbox[0].value) == ("ein Ball", "de")
+    assert len([one for one in page.markdown if one.value.startswith("**1**")]) >= 1
+    del page.query_params["q"], page.query_params["language"]
+    page.run()
+    assert (page.text_input(key="q").value, page.selectbox[0].value) == ("", "detect")
+    assert not page.exception
+
+
+def test_no_page_without_a_gallery(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no gallery here; run `"):
+        open_page(load_recipe("scenes"), Workspace(tmp_path), None, "127.0.0.1", 0, [])
+
+
+@pytest.mark.parametrize("size", [(5000, 3), (3, 5000), (1, 1), (64, 32)])
+def test_a_thin_picture_keeps_two_sides(size: tuple[int, int]) -> None:
+    """However small Streamlit shows it."""
+    picture = scaled(Image.new("RGB", size))
+    assert picture is not None
+    assert max(picture.size) == 320
+    assert min(picture.size) * 116 // 320 >= 1
+
+
+def test_letters_from_right_to_left_have_a_direction_of_their_own() -> None:
+    assert isolated(plain("a dog.")) == "a dog\\."
+    assert isolated("\u05db\u05dc\u05d1 1.") == "\u2068\u05db\u05dc\u05d1 1.\u2069"
+    assert runs(["\u05db\u05dc\u05d1", "red"], [None, BROWN]).endswith("}\u2069")  # the words together
+
+
+def test_the_language_of_a_word_that_one_translator_knows(exported: ExportedModel) -> None:
+    """Letters alone take `red` for German."""
+    words = {way[:2]: exported.translators.load("mt", way)[1].source_words for way in ("en-de", "de-en")}
+    only = {language: sorted(own - words[other]) for language, other in (("en", "de"), ("de", "en"))
+            for own in [words[language]]}  # fmt: skip
+    for language, known in only.items():
+        told = [word for word in known if exported.translators.knowing(word, ["de", "en"]) == [language]]
+        assert len(told) > len(known) / 2 > 2
+        assert {exported.language_of(word, ["de", "en"]) for word in told} == {language}
+    assert exported.translators.knowing("qwertz uiop", ["de", "en"]) == ["de", "en"]
+    assert exported.translators.knowing("red", ["en", "fr"]) == ["en", "fr"]  # nothing is known of French

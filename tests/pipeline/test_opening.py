@@ -65,3 +65,16 @@ def test_few_captions_among_many_images_are_told(workspace: Workspace, captions:
     text = " ".join(sentences(workspace, {}, "none", "mt-f", captions=captions))
     assert ("20 test captions in English are too few to compare rows" in text) == said
     assert "too few to compare rows" not in text or said
+
+
+def test_what_search_finds_is_told_where_a_second_model_orders_it(workspace: Workspace) -> None:
+    recipe = load_recipe("scenes", ["--vse.test=[en]"])
+    row = Graph(recipe, workspace).reranker
+    assert row is not None
+    found = np.ones(120, dtype=int)
+    files = {"text_to_image": found, "image_to_text": found, "caption_image": np.arange(120)}
+    finish(workspace, row.job, {"test": {"en": scores(98.0)}}, [("en", files)])
+    (line,) = [line for line in sentences(workspace, {}, "none", "mmt-f") if line.startswith("Search re-ranks")]
+    assert line == (
+        f"Search re-ranks ({row.system}): the right picture is then first for 98.0 (English) of 100 captions."
+    )
