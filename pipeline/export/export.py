@@ -305,7 +305,7 @@ def chosen_row(graph: Graph) -> Row:
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
     """What `load_recipe` reads as this recipe, but for where its data lies."""
-    left_out = ("name", "tables", "refused", "lent", "variant", "report")
+    left_out = ("name", "tables", "refused", "lent", "variant", "file", "report")
     plain = {key: value for key, value in asdict(recipe).items() if key not in left_out}
     plain["regions"]["model"] = shown_name(recipe.regions.model)
     for name in ("pretrained", "image_encoder"):
