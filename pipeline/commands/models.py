@@ -126,13 +126,12 @@ def network(
     width: Annotated[int, typer.Option(min=32, max=4096, help="numbers of a vector, and of a tower's state")] = 128,
     layers: Annotated[int, typer.Option(min=1, max=48, help="layers of each tower")] = 4,
     vocabulary: Annotated[int, typer.Option(min=300, max=10**6, help="entries of its tokenizer")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="seed of the random weights")] = 1,
 ) -> None:  # fmt: skip
-    """Write a small dual encoder with random weights, to train from nothing (`vse.pretrained: FOLDER`)."""
+    """Write a small dual encoder with random weights, by `--seed`, to train from nothing (`vse.pretrained: FOLDER`)."""
     loaded, workspace = recipe_of(ctx, None, named), open_workspace()
     from pipeline.vectors.new_network import network_of_corpus as run
 
-    run(loaded, workspace, folder, languages.split(","), side, patch, width, layers, vocabulary, seed)
+    run(loaded, workspace, folder, languages.split(","), side, patch, width, layers, vocabulary)
 
 
 @app.command(epilog="Settings of the recipe of --on recipe:NAME follow: --corpus.root=FOLDER.")

@@ -45,9 +45,9 @@ def _add(name: str, text: str) -> None:
         """Run the stage."""
         loaded = recipe_of(ctx, recipe, named)
         if name == "rerank":
-            from pipeline.recipes.loading import require_reranked
+            from pipeline.recipes.loading import require_reranked, translator_recipe
 
-            require_reranked(loaded)
+            require_reranked(translator_recipe(loaded))
         from pipeline.stages import run_stages
 
         with runner_for(name, loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:

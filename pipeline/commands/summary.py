@@ -8,6 +8,7 @@ from pipeline.engine.console import by_make, command, info, is_verbose
 from pipeline.engine.machine import rank
 from pipeline.gallery.gallery import gallery_of
 from pipeline.graph import Graph
+from pipeline.recipes.systems import parse_system
 from pipeline.reporting.records import Result
 from pipeline.reporting.report import write_report
 from pipeline.training.trainer import LOGS
@@ -48,8 +49,8 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
 def translation_table(results: Sequence[Result]) -> TextTable:
     """Test BLEU of each translator that is no pre-training, and its accuracy on ambiguous words, by direction."""
     heads = {("test", "bleu"): "BLEU", ("twins", "ambiguous"): "ambiguous words %"}
-    scores = [score for score in results if (score.split, score.metric) in heads and not score.system.startswith("nmt")]
-    scores = [score for score in scores if "," not in score.source]  # the incongruent-image test's
+    scores = [score for score in results if (score.split, score.metric) in heads and "," not in score.source]
+    scores = [score for score in scores if parse_system(score.system)[0] != "nmt"]
     cells: dict[str, dict[str, str]] = {}
     for score in scores:
         cells.setdefault(score.system, {})[f"{score.source} {heads[score.split, score.metric]}"] = f"{score.value:.1f}"

@@ -51,7 +51,7 @@ from pipeline.translation.translator_files import RETRIEVAL, files_of
 from pipeline.vectors.image_vectors import VECTORS
 from pipeline.vectors.images import IMAGES, reads_regions
 
-_MARK = ".exporting"
+_MARK, _OF_MACOS = ".exporting", ".DS_Store"
 _BESIDE = ("partial", "ready", "before")
 
 
@@ -168,7 +168,8 @@ def _require_ours(folder: Path) -> None:
         return
     try:
         names = {ABOUT, *OF_OWNERS, *read_about(folder)["files"]}
-        foreign = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - names
+        foreign = {path.relative_to(folder).as_posix() for path in folder.rglob("*")
+                   if not path.is_dir() and path.name != _OF_MACOS} - names  # fmt: skip
     except RecipeError:
         if (folder / ABOUT).is_file() and any(folder.glob("*.safetensors")):
             raise RecipeError(f"{folder}: its {ABOUT} is damaged or of another version; delete the folder and run the "

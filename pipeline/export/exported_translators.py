@@ -52,8 +52,10 @@ class ExportedTranslators:
 
     def load(self, system: str, direction: str) -> tuple[Searched, SubWords]:
         """A translator (`mt`, `en-de`) and its vocabulary; RecipeError if there is none, or it is damaged."""
-        if (name := f"{system}-{direction}") not in self.names:
-            raise RecipeError(f"translate: no {name} in the model; it has {', '.join(self.names) or 'no translators'}")
+        name = f"{system}-{direction}"
+        if [system, *direction.split("-")] not in self._ways:
+            shown = name if name not in self.names else f"{system} of {direction}"
+            raise RecipeError(f"translate: no {shown} in the model; it has {', '.join(self.names) or 'no translators'}")
         if name not in self._loaded:
             with as_recipe_error():
                 self._loaded[name] = load_translator(self._folder / name)

@@ -133,6 +133,8 @@ def _queries(path: Path, language: str | None, top: int) -> Iterator[Query]:
             query = Query(content["query"], content.get("language", language), content.get("top", top))
             if not isinstance(query.text, str) or type(query.top) is not int:
                 raise TypeError("query is a text, top a whole number")
+            if not isinstance(query.language, str | None):
+                raise TypeError("language is a text")
             if not query.text.strip() or query.top < 1:
                 raise ValueError("query is empty" if query.top > 0 else f"top is {query.top}, not 1 or more")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Why two runs differ: their manifests side by side, down to the inputs of their inputs (`report --compare A B`)."""
+"""Why two runs differ: their manifests side by side, down to the inputs of their inputs (`compare A B`)."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

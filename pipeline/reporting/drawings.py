@@ -100,13 +100,12 @@ def trained_drawings(graph: Graph) -> list[Job]:
 
 def drawing_jobs(graph: Graph) -> list[Job]:
     """A job for each retrieval model of a recipe's rows, trained or not."""
-    jobs = {}
+    jobs = dict[tuple[str, str], Job]()
     for settings, row, trained, table in models_of(graph):
-        if not table:
+        if not table and (trained.name, trained.key) not in jobs:
             title = f"{trained.settings['model']} trained on {row.name}, seed {row.seed}"
-            jobs[trained.name, trained.key] = _drawing_job(
-                graph.recipe, graph.corpus, trained, title, settings.pretrained
-            )
+            drawing = _drawing_job(graph.recipe, graph.corpus, trained, title, settings.pretrained)
+            jobs[trained.name, trained.key] = drawing
     return list(jobs.values())
 
 

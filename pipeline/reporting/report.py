@@ -13,7 +13,7 @@ from pipeline.engine.console import command, info
 from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
 from pipeline.graph import Graph
-from pipeline.recipes.systems import parse_path
+from pipeline.recipes.systems import parse_path, parse_system
 from pipeline.reporting.analyses import analysis_tables
 from pipeline.reporting.by_language import add_counts, language_figure
 from pipeline.reporting.drawings import finished_drawings
@@ -203,7 +203,7 @@ class _ReportTables(Figures):
         for name, job in jobs.items():
             system, direction, target = _parts(name)
             folder = self.workspace.folder(job)
-            if name.startswith(("bpe-", "back-", "nmt")) or not (folder / "test.parquet").is_file():
+            if parse_system(system)[0] in ("bpe", "back", "nmt") or not (folder / "test.parquet").is_file():
                 continue
             rows = read_translations(folder, "test")
             references = [words_of(row["reference"], target) for row in rows]

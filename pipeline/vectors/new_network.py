@@ -20,9 +20,10 @@ _LONGEST, _HEAD = 96, 32  # sub-words of a text, numbers of an attention head
 
 def network_of_corpus(
     recipe: Recipe, workspace: Workspace, folder: Path, languages: Sequence[str], side: int, patch: int, width: int,
-    layers: int, vocabulary: int, seed: int,
+    layers: int, vocabulary: int,
 ) -> None:  # fmt: skip
-    """`write_network` with a vocabulary of the human training captions of a recipe's corpus in some languages.
+    """`write_network` with a vocabulary of the human training captions of a recipe's corpus in some languages, and the
+    recipe's seed.
 
     Raises:
         RecipeError: the corpus is not prepared, or has no captions in these languages; or as `write_network`.
@@ -37,7 +38,7 @@ def network_of_corpus(
         raise RecipeError(
             f"--languages {','.join(languages)}: the corpus has no training captions in these; name others"
         )
-    count = write_network(folder, texts, side, patch, width, layers, vocabulary, seed)
+    count = write_network(folder, texts, side, patch, width, layers, vocabulary, recipe.seed)
     info(f"{folder}: a CLIP of {count:,} parameters with random weights; train it as vse.pretrained={folder}")
 
 

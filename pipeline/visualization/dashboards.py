@@ -78,7 +78,8 @@ def log_translations(
 ) -> None:
     """Show some test translations in TensorBoard, as text and as a sheet (grey source, green reference, hypothesis).
 
-    The rows are `pipeline.translation.mmt.read_translations`'; the same ones are drawn whenever as many are given.
+    The rows are those of `pipeline.translation.evaluation.read_translations`; the same ones are drawn whenever as many
+    are given.
     """
     if not rows:
         return

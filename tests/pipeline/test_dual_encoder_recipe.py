@@ -319,3 +319,11 @@ def test_sentences_that_are_not_there_are_told_before_the_teacher_is_trained(
     out = " ".join("".join(capsys.readouterr()).split())
     assert says in out
     assert "starts" not in out
+
+
+def test_weights_of_a_new_network_are_of_the_seed(tiny: Tiny, tmp_path: Path) -> None:
+    small = ("--width=32", "--layers=1", "--vocabulary=300", "--side=16")
+    for name, seed in (("one", "1"), ("again", "1"), ("two", "2")):
+        assert tiny.main("network", str(tmp_path / name), *small, f"--seed={seed}") == 0
+    one, again, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "again", "two"))
+    assert one == again != two

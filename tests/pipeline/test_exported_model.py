@@ -136,6 +136,7 @@ def test_an_export_replaces_nothing_of_others(used: Tiny, exported: ExportedMode
     assert used.main("export", "--output", str(place)) == 1
     assert thesis.read_text() == "of value"
     thesis.unlink()
+    (place / ".DS_Store").touch()  # macOS makes it of each folder that is looked at
     assert used.main("export", "--output", str(place)) == 0
     (tmp_path / "place.before").mkdir()
     (tmp_path / "place.before" / "model.json").write_text("of value")

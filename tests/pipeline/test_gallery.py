@@ -93,6 +93,7 @@ def test_bad_input_is_one_line(used: Tiny, arguments: tuple[str, ...], said: str
         ("some.jsonl", '{"query": " "}', "some.jsonl:1: query is empty"),
         ("some.jsonl", '{"query": "a", "top": 0}', "some.jsonl:1: top is 0"),
         ("some.jsonl", '{"query": "a", "top": true}', "some.jsonl:1: query is a text, top a whole number"),
+        ("some.jsonl", '{"query": "a", "language": 5}', "some.jsonl:1: language is a text"),
         ("some.jsonl", "[" * 100_000, "some.jsonl:1:"),
     ],
 )

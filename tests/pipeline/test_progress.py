@@ -236,6 +236,7 @@ def test_the_summary_shows_translators_by_direction_and_rows_by_language() -> No
         result("nmt", "en-de", "de", "bleu", 1), result("mt", "en-de", "de", "bleu", 38.71),
         result("mt", "en-de", "de", "ambiguous", 50, "twins"), result("mt", "en-de", "de", "bleu", 37, "val"),
         result("mmt", "en-de", "de", "bleu", 39.5), result("mmt", "de-en", "en", "bleu", 40),
+        result("nmt2", "en-de", "de", "bleu", 2), result("nmt_opus", "de-en", "en", "bleu", 41),
         result("mmt", "en-de, own regions", "de", "bleu", 99),
         result("san", "none", "en", "mean_recall", 51.7), result("scan", "none", "en", "mean_recall", 60),
         result("san", "none (not trained on de)", "de", "mean_recall", 2),
@@ -243,7 +244,7 @@ def test_the_summary_shows_translators_by_direction_and_rows_by_language() -> No
     ]  # fmt: skip
     shown = translation_table(results)
     assert shown.heads[1:] == ["en-de BLEU", "en-de ambiguous words %", "de-en BLEU"]
-    assert shown.rows == [["mt", "38.7", "50.0", "–"], ["mmt", "39.5", "–", "40.0"]]
+    assert shown.rows == [["mt", "38.7", "50.0", "–"], ["mmt", "39.5", "–", "40.0"], ["nmt_opus", "–", "–", "41.0"]]
     shown = retrieval_table(results, {("san", "none"), ("san", "mt-f")})
     assert shown.heads[1:] == ["en", "de"]
     assert shown.rows == [["none", "51.7", "2.0*"], ["mt-f", "52.0", "–"]]

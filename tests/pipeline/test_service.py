@@ -178,6 +178,7 @@ BAD = [
     ("POST", "/embed", {"data": {"sentences": ["a"] * (MOST_SENTENCES + 1)}}, "embed: 65 sentences"),
     ("GET", "/translate?sentence=a&direction=en-xx", {}, "translate: no mt-en-xx in the model; it has"),
     ("GET", "/translate?sentence=a&direction=en", {}, "translate: no mt-en in the model"),
+    ("GET", "/translate?sentence=a&direction=de&system=mt-en", {}, "translate: no mt-en of de in the model"),
     ("GET", "/translate?sentence=a&direction=en-de&system=../mt", {}, "translate: no ../mt-en-de in the model"),
     ("GET", "/translate?sentence=a&direction=en-de&system=mmt", {}, "mmt-en-de reads a picture"),
     ("GET", "/translate?sentence=%20&direction=en-de", {}, "translate: the sentence is empty"),
