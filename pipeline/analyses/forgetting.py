@@ -117,9 +117,6 @@ def require_second_set(recipe: Recipe, workspace: Workspace) -> None:
     Args:
         recipe: whose.
         workspace: its artifacts.
-
-    Raises:
-        RecipeError: it is so.
     """
     settings = recipe.vse
     rows = [settings.of_row(row) for row in settings.only or settings.rows]

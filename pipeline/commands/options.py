@@ -108,11 +108,7 @@ def recipe_of(ctx: typer.Context, name: str | None, named: str | None, networks:
 
 
 def refuse_settings(ctx: typer.Context) -> None:
-    """Refuse settings behind a command that takes none.
-
-    Raises:
-        RecipeError: there is one.
-    """
+    """Refuse settings behind a command that takes none."""
     if ctx.obj:
         raise RecipeError(f"{ctx.command_path} takes no settings, but {ctx.obj[0]!r} is given; leave it out")
 

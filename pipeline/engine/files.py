@@ -164,11 +164,7 @@ def require_output(path: Path, option: str, force: bool, inputs: Sequence[Path |
 
 
 def require_folder(folder: Path, option: str) -> None:
-    """Refuse a folder in which nothing can be written, or that cannot be made.
-
-    Raises:
-        RecipeError: it is so.
-    """
+    """Refuse a folder in which nothing can be written, or that cannot be made."""
     there = next(place for place in (folder, *folder.parents) if place.exists())
     if not there.is_dir():
         raise RecipeError(f"{option}: {there} is no folder; choose another one")

@@ -60,14 +60,6 @@ def unique_names(jobs: Iterable[Job]) -> dict[str, str]:
     return {key: name if count[name] == 1 else f"{name} {key[:DIGITS]}" for key, name in names.items()}
 
 
-def needed(job: Job, stage: str) -> list[Job]:
-    """What a job of a stage needs from other stages, directly or through jobs of its own."""
-    jobs = []
-    for input_job in job.inputs.values():
-        jobs += needed(input_job, stage) if input_job.stage == stage else [input_job]
-    return jobs
-
-
 def topological_order(jobs: Iterable[Job]) -> list[Job]:
     """Jobs and what they need of any stage, each once and after what it needs."""
     order: dict[tuple[str, str], Job] = {}

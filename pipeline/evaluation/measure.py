@@ -189,11 +189,7 @@ def overlaps_of(
 
 
 def require_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> None:
-    """Refuse a set whose images a model does not read: it lacks their pictures, or regions made elsewhere.
-
-    Raises:
-        RecipeError: it does.
-    """
+    """Refuse a set whose images a model does not read: it lacks their pictures, or regions made elsewhere."""
     if exported.extractor is None:
         if on.regions is None or read_standard(on.regions) is not None:
             raise RecipeError(

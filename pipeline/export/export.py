@@ -159,11 +159,7 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
 
 
 def _require_ours(folder: Path) -> None:
-    """Refuse to replace a folder that is no exported model, or holds other files.
-
-    Raises:
-        RecipeError: it is so.
-    """
+    """Refuse to replace a folder that is no exported model, or holds other files."""
     if not folder.exists() or (folder / _MARK).is_file() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:

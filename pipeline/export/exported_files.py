@@ -90,9 +90,6 @@ def require_text_models(models: Sequence[Path]) -> None:
 
     Args:
         models: folders of its models: its own, its reranker's, those that re-rank translations.
-
-    Raises:
-        RecipeError: there is one.
     """
     for folder in models:
         named = False

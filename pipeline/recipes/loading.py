@@ -134,11 +134,7 @@ def translator_recipe(recipe: Recipe) -> Recipe:
 
 
 def require_reranked(recipe: Recipe) -> None:
-    """Refuse stage rerank of a recipe that re-ranks nothing.
-
-    Raises:
-        RecipeError: it is so.
-    """
+    """Refuse stage rerank of a recipe that re-ranks nothing."""
     if not (recipe.mmt.rerank.systems or recipe.mmt.rerank.retrieval):
         raise RecipeError(f"recipe {recipe.name} re-ranks nothing; set mmt.rerank.retrieval.row to a row of vse.rows, "
                           "or name systems in mmt.rerank.systems and mmt.systems")  # fmt: skip

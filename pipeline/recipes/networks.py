@@ -82,9 +82,6 @@ def require_loggers(names: Collection[str]) -> None:
 
     Args:
         names: of `trainer.loggers`.
-
-    Raises:
-        RecipeError: it is not.
     """
     if "wandb" in names and find_spec("wandb") is None:
         raise RecipeError(

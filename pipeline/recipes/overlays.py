@@ -109,9 +109,6 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
     Args:
         recipe: whose.
         vse: plain values of its section.
-
-    Raises:
-        RecipeError: there is one.
     """
     reranker, captioner, retrieval = recipe.vse.reranker, recipe.augment.captioner, recipe.mmt.rerank.retrieval
     if reranker and reranker.get("model", "") is not None:
@@ -181,9 +178,6 @@ def check_trainings(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any
         settings: of its section `vse`, or of a system of a table.
         vse: plain values of that section.
         key: its name.
-
-    Raises:
-        RecipeError: there is one.
     """
     check_starts(recipe, settings, vse, key)
     for row, own in settings.row_settings.items():
@@ -227,11 +221,7 @@ def _require_options(own: Mapping[str, Any], key: str) -> None:
 
 
 def check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], key: str) -> None:
-    """Refuse a training of `start` whose settings make no sense; the others get the types of settings.
-
-    Raises:
-        RecipeError: there is one.
-    """
+    """Refuse a training of `start` whose settings make no sense; the others get the types of settings."""
     for number, own in enumerate(settings.start):
         place = f"{key}.start[{number}]"
         refuse_unknown(own, OF_A_START, f"{place}.")

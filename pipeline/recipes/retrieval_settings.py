@@ -194,11 +194,7 @@ class VseSettings(EvaluationSettings, TrainingSettings):
         return replace(self, **{**own, "row_settings": {}})
 
     def check(self) -> None:
-        """Refuse settings that contradict one another.
-
-        Raises:
-            RecipeError: two do; it names both.
-        """
+        """Refuse settings that contradict one another."""
         if len(self.ranked_by) > 1:
             raise RecipeError(f"vse.{' and vse.'.join(self.ranked_by[:2])} are both set; leave one out")
         if len(self.fuse) == 1:

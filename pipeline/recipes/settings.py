@@ -158,19 +158,12 @@ class Recipe:
         """Refuse settings that contradict one another; what depends on networks is checked by `check_networks`.
 
         Tables are not looked into: each of their systems is checked as a recipe of its own.
-
-        Raises:
-            RecipeError: two do; it names both.
         """
         check_values({name: value for name, value in vars(self).items() if name != "tables"})
         self._refuse_contradictions()
 
     def require_vse(self, vse: VseSettings) -> None:
-        """Refuse other settings of retrieval that contradict one another or the rest of the recipe, as `check` does.
-
-        Raises:
-            RecipeError: two do; it names both.
-        """
+        """Refuse other settings of retrieval that contradict one another or the rest of the recipe, as `check` does."""
         check_values({"vse": vse})  # all else has been checked
         replace(self, vse=vse)._refuse_contradictions()
 

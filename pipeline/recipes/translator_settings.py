@@ -66,11 +66,7 @@ class PretrainedSettings:
         return self.kind == "image-text-to-text"
 
     def check(self, key: str) -> None:
-        """Refuse a translator without a model, directions that are none, or a prompt that is missing or of no use.
-
-        Raises:
-            RecipeError: it is so.
-        """
+        """Refuse a translator without a model, directions that are none, or a prompt that is missing or of no use."""
         if not self.model.strip():
             raise RecipeError(f"{key}.model is empty; expected a folder, or a name on the hub")
         for direction in self.directions:
@@ -155,11 +151,7 @@ class RerankSettings:
     """Direction → system → measure (`BLEU`, `chrF`, `TER`) → a published figure, shown below the recipe's own."""
 
     def check(self) -> None:
-        """Refuse re-rankers that cannot be tuned.
-
-        Raises:
-            RecipeError: there is one.
-        """
+        """Refuse re-rankers that cannot be tuned."""
         for name, features in self.systems.items():
             if not re.fullmatch(r"[A-Za-z_]+", name) or name == CHANNEL or re.fullmatch(r"n?mm?t", name):
                 raise RecipeError(

@@ -73,9 +73,6 @@ def require_enough(row: str, groups: Sequence[tuple[Slot, ...]], captions: Capti
         row: whose groups.
         groups: of the row; their synthetic captions, which may not be written yet, are left to `MixedBatches`.
         captions: human ones of the training images.
-
-    Raises:
-        RecipeError: there is one.
     """
     for group in groups:
         human = tuple(slot for slot in group if slot.source == HUMAN)
@@ -97,11 +94,7 @@ def advise_on_regions(model: RetrievalModel, store: RegionStore) -> None:
 
 
 def require_training_images(human: Table, synthetic: Mapping[str, Table]) -> None:
-    """Refuse synthetic captions of images that this corpus does not train on; they may come from another recipe.
-
-    Raises:
-        RecipeError: there is one.
-    """
+    """Refuse synthetic captions of images that this corpus does not train on; they may come from another recipe."""
     rows = zip(human["image_id"][:], human["split"][:], strict=True)
     trained = {image_id for image_id, split in rows if split == "train"}
     for source, table in synthetic.items():
@@ -136,11 +129,7 @@ def read_in_validation(captions: Table, watched: list[str], tested: list[str]) -
 
 
 def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key: str = "vse.test") -> None:
-    """Refuse a language that a split has no human caption in, and name the setting that wants it.
-
-    Raises:
-        RecipeError: there is one.
-    """
+    """Refuse a language that a split has no human caption in, and name the setting that wants it."""
     columns = (captions[name][:] for name in ("split", "language", "source"))
     captioned = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
     for split, languages in wanted.items():

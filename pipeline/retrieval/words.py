@@ -163,11 +163,7 @@ def vectors_of_row(recipe: Recipe, settings: VseSettings, row: str, languages: C
 
 
 def require_read(settings: VseSettings) -> None:
-    """Refuse word vectors of a language that no row reads.
-
-    Raises:
-        RecipeError: there are some.
-    """
+    """Refuse word vectors of a language that no row reads."""
     if not settings.word_vectors:
         return
     known = {slot.language for row in settings.rows for slot in slots_of(settings, row)}

@@ -84,11 +84,7 @@ def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -
 
 
 def require_checkpoint(path: Path, module: nn.Module) -> None:
-    """Refuse to go on from a checkpoint that is damaged, no checkpoint, or of another network.
-
-    Raises:
-        RecipeError: it is.
-    """
+    """Refuse to go on from a checkpoint that is damaged, no checkpoint, or of another network."""
     advice = "delete it to begin this training again"
     try:
         weights = torch.load(path, map_location="meta", weights_only=True, mmap=True)["state_dict"]

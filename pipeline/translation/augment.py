@@ -233,11 +233,7 @@ def captions_headline(figures: Mapping[str, Any]) -> str:
 
 
 def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None:
-    """Refuse to translate a caption whose image is in any split but train.
-
-    Raises:
-        RecipeError: there is one.
-    """
+    """Refuse to translate a caption whose image is in any split but train."""
     split_of = {caption.image_id: caption.split for caption in human}
     for caption in source:
         if split_of.get(caption.image_id) != "train":

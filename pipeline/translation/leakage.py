@@ -37,9 +37,6 @@ def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
 
     Args:
         inputs: of a job: `corpus`, and `lenders_of` its translators.
-
-    Raises:
-        RecipeError: it did.
     """
     lenders = [folder for name, folder in inputs.items() if name.startswith("lender")]
     learned = {name_of(image_id) for folder in lenders for image_id in _images(folder, "pairs", training=True)}

@@ -7,7 +7,7 @@ import torch
 
 from data.captions import read_captions
 from pipeline.corpus.prepare import corpus_job
-from pipeline.engine.job import Job, needed
+from pipeline.engine.job import Job
 from pipeline.graph import Graph
 from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
@@ -46,7 +46,7 @@ def test_a_stage_that_evaluates_trained_models_otherwise(tiny: Tiny, tmp_path: P
     corpus = corpus_job(recipe, workspace)
     jobs = {row.name: nearest_captions(row, corpus) for row in Graph(recipe, workspace).rows}
     for job in jobs.values():
-        assert [one.name for one in needed(job, "nearest")] == ["corpus", job.name.replace("nearest", "vse")]
+        assert [one.name for one in job.inputs.values()] == ["corpus", job.name.replace("nearest", "vse")]
         ran(workspace, job)
     capsys.readouterr()
     for job in jobs.values():
