@@ -94,7 +94,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
             check_networks(recipe, _COMMAND_LINE)
         recipe = with_precision(recipe)
     lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
-    file = "" if path.parent == CONFIGS else str(path.resolve())
+    file = "" if (place := path.resolve()).parent == CONFIGS.resolve() else str(place)
     return replace(recipe, lent=lent, variant=variant_of(given), file=file)
 
 

@@ -14,7 +14,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.gallery.gallery import gallery_of
 from pipeline.graph import Graph
-from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.loading import CONFIGS, load_recipe
 from tests.pipeline.test_jobs import make
 from tests.pipeline.tiny import ran
 
@@ -94,6 +94,7 @@ def test_recipes_of_one_name_do_not_share_a_folder(workspace: Workspace, tmp_pat
         with pytest.raises(RecipeError, match=rf"photos: belongs to {first}; rename the file {second}, or set BILD"):
             attempt()
     assert gallery_of(load_recipe(first, ["--vse.epochs=30"]), workspace) == gallery_of(one, workspace)
+    assert load_recipe("scenes").file == load_recipe(CONFIGS / "scenes.yaml").file == ""
     first.rename(tmp_path / "photos.yaml")  # it was moved
     workspace.claim(two.name, two.file)
     assert gallery_of(two, workspace).parent.name == "photos"
