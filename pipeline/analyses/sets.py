@@ -163,6 +163,6 @@ def _of_split(
     if not chosen:
         splits = ", ".join(sorted({caption.split for caption in human})) or "none"
         raise RecipeError(
-            f"split {split!r}: {label} has no captions by people there, but in {splits}; name one of these"
+            f"--split {split}: {label} has no captions by people there, but in {splits}; name one of these"
         )
     return EvaluationSet(label, split, chosen, pictures, regions)

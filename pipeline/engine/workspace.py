@@ -4,7 +4,7 @@
     artifacts/jobs/<job>/<key>.partial/  running or interrupted: continues from its last checkpoint
     artifacts/jobs/<job>/<key>.before/   what --force is replacing, until the new one is whole
     artifacts/<recipe>/<stage>.json      which keys a recipe uses
-    artifacts/<recipe>/recipe.txt        the file of the recipe that this folder is of; empty: one of the package
+    artifacts/<recipe>/recipe.txt        the recipe that this folder is of, from artifacts/ on; empty: of the package
 
 The manifest goes in last and the folder is renamed when it is whole, so a folder with its final name is complete.
 """
@@ -115,21 +115,24 @@ class Workspace:
             RecipeError: another recipe of this name has that folder.
         """
         folder, owner = self.root / name, self._owner(name)
-        if owner not in (None, file) and (not owner or Path(owner).is_file()):
-            raise RecipeError(
-                f"{folder}: belongs to {owner or 'the recipe of that name in the package'}; rename the file "
-                f"{file or owner}, or set BILDWORT_ARTIFACTS to another folder"
-            )
+        if owner not in (None, self._from_here(file)) and (not owner or (self.root / owner).is_file()):
+            whose = (self.root / owner).resolve() if owner else "the recipe of that name in the package"
+            raise RecipeError(f"{folder}: belongs to {whose}; rename the file {file or whose}, or set "
+                              "BILDWORT_ARTIFACTS to another folder")  # fmt: skip
         return folder
 
     def claim(self, name: str, file: str) -> None:
         """Give a recipe its folder, unless another one has it; see `of_recipe`."""
         folder = self.of_recipe(name, file)
-        if rank() == 0 and self._owner(name) != file:
-            write_atomically(folder / _OWNER, file)
+        if rank() == 0 and self._owner(name) != (owner := self._from_here(file)):
+            write_atomically(folder / _OWNER, owner)
+
+    def _from_here(self, file: str) -> str:
+        """A recipe's file from the artifacts on, so that both can be copied together; empty stays empty."""
+        return os.path.relpath(file, self.root.resolve()) if file else ""
 
     def _owner(self, name: str) -> str | None:
-        """The file of the recipe whose folder has this name; None: nobody has it."""
+        """The file of the recipe whose folder has this name, from the artifacts on; None: nobody has it."""
         with suppress(FileNotFoundError):
             return (self.root / name / _OWNER).read_text(encoding="utf-8", errors="replace")
         return None

@@ -176,7 +176,7 @@ def trainings(recipe: Recipe, workspace: Workspace) -> dict[str, Job]:
 
 def synthetic(corpus: Path, path: str, folder: Path) -> Path:
     """Human captions of training images as the path would have left them."""
-    origin, *_, target = parse_path(path)[1]
+    origin, target = (parse_path(path)[1] * 2)[0], parse_path(path)[1][-1]  # captions of pictures have one language
     human = [Caption(**row) for row in read_captions(corpus / "captions.parquet")]
     folder.mkdir()
     write_captions(

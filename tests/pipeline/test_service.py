@@ -240,7 +240,7 @@ def test_names_of_a_server() -> None:
             names_of("127.0.0.1", [name])
 
 
-def test_the_page_is_served_by_the_same_names(used: Tiny, folder: Path, monkeypatch) -> None:
+def test_the_page_is_served_by_the_same_names(used: Tiny, folder: Path, tmp_path: Path, monkeypatch) -> None:
     given: list[str] = []
     monkeypatch.setattr("streamlit.web.cli.main", lambda words, **more: given.extend(words))
     assert used.main("app", "--address", "10.1.2.3", "--hosts", "a.example b", "--port", "7") == 0
@@ -249,8 +249,9 @@ def test_the_page_is_served_by_the_same_names(used: Tiny, folder: Path, monkeypa
     assert names == names_of("10.1.2.3", ["a.example", "b"])
     assert {"--server.address=10.1.2.3", "--server.port=7"} < {*given}
     assert Path(given[-1]).resolve() == folder.resolve()
-    assert used.main("app", "other") == 0
-    assert given[-1] == "other"
+    (tmp_path / "gallery.json").touch()
+    assert used.main("app", str(tmp_path)) == 0
+    assert given[-1] == str(tmp_path)
 
 
 def test_it_answers_while_the_model_works(app: FastAPI, monkeypatch) -> None:
