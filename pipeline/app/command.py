@@ -8,6 +8,7 @@ from streamlit.web import cli
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.gallery.gallery import gallery_of
+from pipeline.gallery.generation import POINTER
 from pipeline.gallery.hits import no_gallery
 from pipeline.recipes.settings import Recipe
 from pipeline.serve.hosts import names_of
@@ -22,7 +23,7 @@ def open_page(
         RecipeError: there is no gallery, or a name is none.
     """
     folder = gallery or gallery_of(recipe, workspace)
-    if not (folder / "gallery.json").is_file():
+    if not (folder / POINTER).is_file():
         raise RecipeError(no_gallery(folder))
     options = [f"--server.address={address}", f"--server.port={port}"]
     options += [f"--server.allowedHosts={name}" for name in names_of(address, hosts)]

@@ -25,6 +25,7 @@ from pipeline.app.page_translation import demonstration
 from pipeline.errors import RecipeError
 from pipeline.gallery.examples import Ambiguous, Sentence, ambiguous_example
 from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.generation import POINTER
 from pipeline.gallery.hits import no_gallery
 
 LONGEST = 1000  # characters of a query; the model reads 100 words
@@ -46,7 +47,7 @@ def page(folder: Path) -> None:
     st.set_page_config("Bildwort", layout="wide")
     st.html(_STYLE)
     try:
-        changed = (folder / "gallery.json").stat().st_mtime_ns
+        changed = (folder / POINTER).stat().st_mtime_ns
         gallery = _gallery(str(folder), changed)
     except (RecipeError, OSError) as error:
         st.error(plain(str(error) if isinstance(error, RecipeError) else no_gallery(folder)))

@@ -35,7 +35,9 @@ _REPORT = {"findings": [_FINDING]}
 
 
 def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
-    """The one job of this stage: `captions.parquet`, `pairs.parquet`, `regions/`, `pictures.json`, `report.md`.
+    """The one job of this stage: `captions.parquet`, `pairs.parquet`, `regions/`, `about.json`, `report.md`.
+
+    If it has been done, it follows the data to where they lie now, so that their pictures are found.
 
     Raises:
         DataError: a file of the corpus is missing.
@@ -54,19 +56,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
             f"{recipe.name}: the corpus {corpus.name} is a test set, so nothing is prepared or trained; measure an "
             "exported model on it: `bildwort evaluate MODEL --on recipe:NAME`"
         )
-    settings: dict[str, Any] = {
-        "corpus": corpus.name,
-        "options": asdict(corpus.options),
-        "files": files(),
-        "regions": None if reader.brings_regions(corpus.options) else _extractor_settings(recipe, workspace),
-    }
-    if corpus.is_subset:
-        settings["subset"] = {
-            "images": corpus.images, "captions_per_image": corpus.captions_per_image, "seed": recipe.seed,
-        }  # fmt: skip
-
-    if corpus.unreadable == "skip":
-        settings["unreadable"] = corpus.unreadable
+    settings = _settings(recipe, workspace, files())
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave captions, pairs, regions and the data report."""
@@ -97,6 +87,25 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     if root is not None and not workspace.read_only:
         _follow(root, workspace.folder(job) / _ROOT)
     return job
+
+
+def _settings(recipe: Recipe, workspace: Workspace, files: str) -> dict[str, Any]:
+    """What changes a prepared corpus, with a digest of its files."""
+    corpus = recipe.corpus
+    brings_regions = CORPORA[corpus.name].brings_regions(corpus.options)
+    settings: dict[str, Any] = {
+        "corpus": corpus.name,
+        "options": asdict(corpus.options),
+        "files": files,
+        "regions": None if brings_regions else _extractor_settings(recipe, workspace),
+    }
+    if corpus.is_subset:
+        settings["subset"] = {
+            "images": corpus.images, "captions_per_image": corpus.captions_per_image, "seed": recipe.seed,
+        }  # fmt: skip
+    if corpus.unreadable == "skip":
+        settings["unreadable"] = corpus.unreadable
+    return settings
 
 
 def pictures_digest(recipe: Recipe, workspace: Workspace) -> str | None:

@@ -80,7 +80,7 @@ def models_of(graph: Graph) -> Iterator[tuple[VseSettings, Row, Job, str]]:
     recipe = graph.recipe
     lines = [(recipe.vse.of_row(row.name), row, "") for row in graph.rows]
     if graph.reranker is not None:
-        lines.append((replace(recipe.vse, pretrained=None), graph.reranker, ""))  # the first model of it is known
+        lines.append((replace(recipe.vse, pretrained=None), graph.reranker, ""))
     for name, cells in graph.tables.items():
         systems = recipe.tables[name].systems
         lines += [(systems[title].vse.of_row(row.name), row, title) for title, _, row in cells]
