@@ -49,15 +49,21 @@ class BadLinesError(DataError):
         return told[:_TOLD] + ([f"{more:,} more lines do not fit"] if more > 0 else [])
 
 
+class MissingPictureError(DataError):
+    """A line is about a picture that is not there."""
+
+
 class BadLines:
     """Gathers what is wrong with lines of files, so that a person sees all of it at once.
 
     Attributes:
         problems: where a line stands → what is wrong with it first of all.
+        missing: where lines stand with which nothing is wrong but that their picture is not there.
     """
 
     def __init__(self) -> None:
         self.problems: dict[str, str] = {}
+        self.missing: set[str] = set()
 
     @contextmanager
     def gather(self, where: str) -> Iterator[None]:
@@ -65,6 +71,8 @@ class BadLines:
         try:
             yield
         except DataError as error:
+            if where not in self.problems and isinstance(error, MissingPictureError):
+                self.missing.add(where)
             self.problems.setdefault(where, str(error))
 
     def require_none(self) -> None:
@@ -75,3 +83,13 @@ class BadLines:
         """
         if self.problems:
             raise BadLinesError(list(self.problems.values()))
+
+    def require_missing_alone(self) -> list[str]:
+        """What is wrong with lines whose picture is not there, if nothing is wrong with another.
+
+        Raises:
+            BadLinesError: something is; it tells of all.
+        """
+        if self.problems.keys() > self.missing:
+            self.require_none()
+        return list(self.problems.values())

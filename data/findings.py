@@ -21,6 +21,7 @@ from data.text import UNSPACED
 
 EMPTY = "lines left out, for a sentence is empty"
 """What is found of `Corpus.empty`."""
+NO_PICTURE = "images without a picture"
 UNREADABLE = "pictures that cannot be read"
 UNNAMED = "pictures that no caption names"
 """What is found of `Corpus.unnamed`."""
@@ -76,6 +77,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
         *_missing_captions(captions),
         *_some("warning", EMPTY, "text", corpus.empty),
         *_some("warning", UNNAMED, "pictures", corpus.unnamed),
+        *_some("warning", "lines left out, for their picture is not there", "text", corpus.missing),
         *_some("warning", f"{UNREADABLE}, left out with their captions", "pictures", corpus.unreadable),
         *_some("warning", HALF_QUOTED, "text", corpus.half_quoted),
         *_shared_sentences(corpus, sentences),
@@ -142,7 +144,7 @@ def _picture_findings(corpus: Corpus) -> Iterator[Finding]:
     folder = str(next(iter(corpus.pictures.values())).parent)
     images = dict.fromkeys(caption.image_id for caption in corpus.captions)
     without = [image_id for image_id in images if image_id not in corpus.pictures]
-    yield from _some(level, "images without a picture", folder, without)
+    yield from _some(level, NO_PICTURE, folder, without)
     whole = corpus.regions is None  # a picture that is cut would end hours of extracting
     yield from _some(level, UNREADABLE, folder, [*unreadable(corpus.pictures, whole).values()])
     yield from _pictures_in_two_splits(corpus)

@@ -106,6 +106,10 @@ def named_pictures(folder: Path, names: Mapping[str, Sequence[str]], expected: s
     return files
 
 
+MISSING = "; name it by its path in that folder, or leave the line out"
+"""What to do about a picture that is not there, nor one of a similar name."""
+
+
 class PictureNames:
     """What a line of captions may call the pictures of a folder.
 
@@ -143,7 +147,7 @@ class PictureNames:
             return f"; it may be {' or '.join(sorted(several))}: name it with its ending"
         if near := self._alike.get(without_number(name).replace("\\", "/").casefold()):
             return f"; did you mean {near}?"
-        return "; name it by its path in that folder, or leave the line out"
+        return MISSING
 
     def _candidates(self, cell: str) -> Sequence[str]:
         """The pictures that a cell may mean."""

@@ -52,8 +52,14 @@ def training_subset(corpus: Corpus, images: int | None, captions_per_image: int 
 
 
 def without_unreadable(corpus: Corpus) -> Corpus:
-    """A corpus without the images whose picture cannot be read, in any split; it says which they were."""
+    """A corpus without the images whose picture is not there or cannot be read, in any split; it says which they were.
+
+    Images without a picture are left out where others have one.
+    """
     broken = unreadable(corpus.pictures, corpus.regions is None)
+    if corpus.pictures:
+        without = dict.fromkeys(it.image_id for it in corpus.captions if it.image_id not in corpus.pictures)
+        broken |= {name: f"{name}: no picture" for name in without}
     return replace(
         corpus,
         captions=[caption for caption in corpus.captions if caption.image_id not in broken],

@@ -18,7 +18,7 @@ from pipeline.engine.job import Job, ordered_in_stage
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import lender, translator_recipe
-from pipeline.recipes.overlays import ALONE, captioner_network, captioner_settings, reranker_settings
+from pipeline.recipes.overlays import ALONE, captioner_network, captioner_settings, rerank_settings, reranker_settings
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path
@@ -30,8 +30,6 @@ from pipeline.translation.mmt import incongruent_jobs, translator_jobs
 from pipeline.translation.pretrained import captioner_job
 from pipeline.translation.reranked import ablation_job, lists_job
 from pipeline.vectors.filtering import filter_job
-
-_OF_REGIONS: dict[str, Any] = {"image_encoder": None, "image_encoder_rate": 0.0, "image_encoder_size": 224}
 
 
 class Graph:
@@ -213,10 +211,7 @@ class Graph:
         Its captions cannot be by translators that it re-ranks.
         """
         recipe = self.recipe
-        own = dict(recipe.mmt.rerank.retrieval)
-        only = [own.pop("row")]
-        of_row = recipe.vse.of_row(only[0])
-        settings = replace(of_row, **{"seeds": recipe.vse.seeds[:1], **own, **ALONE, **_OF_REGIONS, "only": only})
+        settings = rerank_settings(recipe.vse, recipe.mmt.rerank.retrieval)
         if model_class(settings.model).given_vectors:
             raise RecipeError(
                 f"mmt.rerank.retrieval: {settings.model} does not read regions of images, by which translations are "

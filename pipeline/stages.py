@@ -98,7 +98,7 @@ _STAGES = (
     Stage(
         "vse", _retrieval_models,
         lambda graph, jobs: say_recall(graph.workspace, graph.all_rows, graph.recipe.vse.folds),
-        lambda graph: require_parts(graph.recipe.vse), _require_written,
+        lambda graph: require_parts(graph.recipe), _require_written,
     ),
     Stage("rerank", _rerankers, show_comparisons, of_translators=True),
 )  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from data.captions import Caption, Pair
 from data.characters import composed
+from data.errors import BadLinesError
 from data.regions import RegionStore
 
 
@@ -27,6 +28,7 @@ class Corpus:
             corpus that is made here.
         empty: where lines stand (`file:line`) that were left out because a sentence in them is empty.
         unnamed: pictures of the corpus's folder that no caption names; empty where lists decide what is read.
+        missing: what is wrong with lines that were left out since their picture is not there.
         unreadable: what is wrong with pictures that were left out with their captions.
         half_quoted: where cells in quotation marks stand that are kept, for not all of their file are written so.
         twins: twin image ids and expected words for the ambiguity test; empty in most corpora.
@@ -41,6 +43,7 @@ class Corpus:
     place: Callable[[Caption | Pair, str], str] | None = None
     empty: list[str] = field(default_factory=list)
     unnamed: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     half_quoted: list[str] = field(default_factory=list)
     twins: list[dict[str, str]] = field(default_factory=list)
@@ -52,6 +55,18 @@ class Corpus:
                          for it in self.captions]  # fmt: skip
         self.pairs = [it if (texts := {of: composed(text) for of, text in it.texts.items()}) == it.texts
                       else replace(it, texts=texts) for it in self.pairs]  # fmt: skip
+
+    def require_pictures(self, advice: str = "") -> None:
+        """Refuse lines that were left out since their picture is not there.
+
+        Args:
+            advice: what else can be done about them, at the end of each problem.
+
+        Raises:
+            BadLinesError: there are some.
+        """
+        if self.missing:
+            raise BadLinesError([f"{problem}{advice}" for problem in self.missing])
 
     def open_regions(self) -> RegionStore | None:
         """The regions that the corpus brings, None if it brings none.

@@ -22,11 +22,11 @@ from data.captions import SPLITS, Caption, Pair, split_called
 from data.corpora import Corpus
 from data.corpora.caption_files import LANGUAGE_CODE, is_code, tables_in, texts_in
 from data.corpora.picture_splits import PictureSplits
-from data.errors import BadLines, DataError
+from data.errors import BadLines, DataError, MissingPictureError
 from data.language_codes import language_called
 from data.languages import language_of
 from data.lines import read_lines
-from data.pictures import PictureNames, path_within, pictures_in
+from data.pictures import MISSING, PictureNames, path_within, pictures_in
 from data.tables import (
     CAPTION,
     CAPTION_OF,
@@ -89,7 +89,9 @@ class FolderSettings:
 
 
 def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
-    """Read captions and parallel text; empty ones are left out, `Corpus.empty` says where they stand.
+    """Read captions and parallel text; empty ones are left out, and those of pictures that are not there.
+
+    `Corpus.empty` and `Corpus.missing` say where they stand.
 
     Pairs about a validation or test picture are of its split, so that no translator learns from them.
 
@@ -100,7 +102,7 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
 
     Raises:
         DataError: no root, or a setting that does not fit.
-        BadLinesError: lines that do not fit, named by file and number.
+        BadLinesError: lines that do not fit, named by file and number, or no caption has a picture.
     """
     root = _require(root)
     if wrong := [code for code in settings.languages if not is_code(code)]:
@@ -114,14 +116,14 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
     reading = _Reading(settings, root / settings.pictures, PictureNames(paths, left, root / settings.pictures), splits)
     captions = reading.captions(path_within(root, settings.captions))
     pairs = [] if settings.parallel is None else list(reading.pairs(path_within(root, settings.parallel)))
-    reading.bad.require_none()
+    missing = reading.bad.require_missing_alone()
     split_of = {caption.image_id: caption.split for caption in captions}
     pictures = {name: paths[name] for name in sorted(split_of | {p.image_id: "" for p in pairs if p.image_id})}
     return Corpus(
         captions=captions, pairs=pairs, pictures=pictures,
         regions=None if settings.regions is None else root / settings.regions,
         task="folder", label=settings.label, empty=reading.empty, half_quoted=reading.half_quoted,
-        unnamed=[name for name in paths if name not in pictures],
+        missing=missing, unnamed=[name for name in paths if name not in pictures],
         place=lambda item, language: reading.places[item.caption_id if isinstance(item, Caption) else item.pair_id],
     )  # fmt: skip
 
@@ -343,6 +345,7 @@ class _Reading:
 
     def _picture(self, cell: str, here: str) -> str:
         if (name := self.names.name_of(cell)) is None:
-            shown = repr(cell).replace(r"\\", "\\")
-            raise DataError(f"{here}: no picture {shown} in {self.folder}{self.names.advice_on(cell)}")
+            shown, advice = repr(cell).replace(r"\\", "\\"), self.names.advice_on(cell)
+            kind = MissingPictureError if advice == MISSING else DataError
+            raise kind(f"{here}: no picture {shown} in {self.folder}{advice}")
         return name

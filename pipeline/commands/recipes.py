@@ -129,12 +129,12 @@ def _extras_of(recipe: "Recipe", table: str | None) -> list[str]:
     """The extras of `pyproject.toml` that a recipe needs, or a table of it too."""
     from data.segmentation import PACKAGES
     from data.slots import parse_group
+    from pipeline.recipes.overlays import trainings_beside, trainings_of
 
     systems = recipe.tables[table].systems.values() if table in recipe.tables else ()
-    wholes = [recipe.vse, *(system.vse for system in systems)]
-    own = [vse.of_row(row) for vse in wholes for row in vse.row_settings if row in (vse.only or vse.rows)]
-    trainings = [*wholes, *own]
-    groups = [parse_group(text) for vse in trainings for row in vse.only or vse.rows for text in vse.rows[row]]
+    sections = [recipe.vse, *(system.vse for system in systems), *trainings_beside(recipe).values()]
+    trainings = [training for vse in sections for training in trainings_of(vse, "vse").values()]
+    groups = [parse_group(text) for vse in trainings for row in vse.only for text in vse.rows[row]]
     languages = {slot.language for group in groups for slot in group}.union(*(vse.test for vse in trainings))
     loggers = {name for stage in (recipe.mmt, recipe.augment, recipe.vse) for name in stage.trainer.loggers}
     files = {file for vse in trainings for file in vse.word_vectors.values()}

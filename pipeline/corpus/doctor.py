@@ -16,6 +16,8 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.visualization.text_table import TextTable
 
+LEAVE_OUT = "leave them out by --corpus.unreadable=skip"
+"""What else can be done about pictures that are not there or cannot be read."""
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
@@ -41,12 +43,14 @@ def doctor(recipe: Recipe, examples: int) -> None:
         raise RecipeError(f"{recipe.corpus.name}: {what}; they would spoil results, correct the data first")
 
 
-def read_corpus(recipe: Recipe, folder: Path) -> Corpus:
+def read_corpus(recipe: Recipe, folder: Path, check_pictures: bool = True) -> Corpus:
     """The corpus of a recipe, read from its own files; of the training data the part that the recipe names.
 
     Args:
         recipe: names the corpus.
         folder: for pictures that a corpus makes.
+        check_pictures: those that are not there or cannot be read are refused, or left out with their captions, as
+            the recipe says; else captions of pictures that are not there are left out.
 
     Raises:
         DataError: the data cannot be read.
@@ -55,9 +59,11 @@ def read_corpus(recipe: Recipe, folder: Path) -> Corpus:
     corpus = recipe.corpus
     root = None if corpus.root is None else Path(corpus.root)
     content = CORPORA[corpus.name].read(corpus.options, root, folder)
+    if check_pictures and corpus.unreadable == "refuse":
+        content.require_pictures(f", or {LEAVE_OUT}")
     if content.regions is None and not content.pictures:
         raise RecipeError(f"{corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
-    if corpus.unreadable == "skip" and content.regions is None:
+    if check_pictures and corpus.unreadable == "skip" and content.regions is None:
         content = without_unreadable(content)
     if corpus.is_subset:
         return training_subset(content, corpus.images, corpus.captions_per_image, recipe.seed)

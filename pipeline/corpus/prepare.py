@@ -12,13 +12,13 @@ from data.captions import TRAINING_SPLITS, read_captions, write_captions, write_
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.extractor import EXTRACTOR_VERSION, Extractor
-from data.findings import UNREADABLE, Finding
+from data.findings import NO_PICTURE, UNREADABLE, Finding
 from data.lines import read_lines
 from data.pictures import pictures_in
 from data.processes import cores
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
-from pipeline.corpus.doctor import read_corpus, say_counts, say_each, say_findings
+from pipeline.corpus.doctor import LEAVE_OUT, read_corpus, say_counts, say_each, say_findings
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import debug, is_verbose
 from pipeline.engine.files import write_atomically
@@ -206,7 +206,7 @@ def _write_report(report: DataReport, name: str, folder: Path) -> None:
     if report.errors:
         say_findings(report.findings)
         first = report.errors[0]
-        skip = ", or leave them out by --corpus.unreadable=skip" if first.what == UNREADABLE else ""
+        skip = f", or {LEAVE_OUT}" if first.what in (NO_PICTURE, UNREADABLE) else ""
         raise RecipeError(
             f"{name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); correct the "
             f"data{skip}; all findings are in {folder / 'report.md'}"

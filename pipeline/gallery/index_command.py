@@ -50,7 +50,7 @@ def index(
     exported = ExportedModel.from_pretrained(model) if model is not None else up_to_date(graph)
     captions, own, prepared = None, None, workspace.done(graph.corpus)
     if pictures is None and not prepared and _has_pictures(recipe):  # of a model that other data trained
-        content = read_corpus(recipe, Path())
+        content = read_corpus(recipe, Path(), check_pictures=False)  # the gallery leaves out what cannot be read
         source: Pictures = PictureFiles(content.pictures, workers)
         captions, own = _captions(map(asdict, content.captions), exported.languages)
     else:

@@ -176,7 +176,9 @@ def read_found(found: Found) -> tuple[Found, Corpus]:
 def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
     reader = CORPORA[settings["name"]]
     options = reader.settings(**{key: value for key, value in settings.items() if key != "name"})
-    return reader.read(options, root, root)
+    corpus = reader.read(options, root, root)
+    corpus.require_pictures()
+    return corpus
 
 
 def _check(found: Found, corpus: Corpus) -> None:

@@ -223,4 +223,7 @@ mmt:
   pretrained:
     {SYSTEM}: {_plain(network)}
 augment:
-  paths: ["{SYSTEM}:{direction}"]"""
+  # Several drawn translations of a caption take as many times as long. Where an image has one or two captions they may
+  # help: write {SYSTEM}:{direction}@drawn here and in vse.rows.
+  paths: ["{SYSTEM}:{direction}"]
+  searches: {{drawn: {{method: sample, captions: 5, temperature: 0.6}}}}"""

@@ -15,13 +15,7 @@ from modules.translators.beam import BeamSettings
 from modules.translators.registry import NETWORKS, Search, build_translator, network_options
 from modules.translators.sampling import SampleSettings
 from pipeline.errors import RecipeError
-from pipeline.recipes.overlays import (
-    captioner_network,
-    captioner_settings,
-    overlaid,
-    reranker_settings,
-    teacher_settings,
-)
+from pipeline.recipes.overlays import trainings_beside, trainings_of
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
@@ -37,35 +31,22 @@ def check_networks(recipe: Recipe, where: str) -> None:
         ModelError: there is no such retrieval model.
         RecipeError: there is no such loss, network or search, or it does not take a setting.
     """
-    trainings = {"": recipe.vse} | {
+    sections = {"vse": recipe.vse, **trainings_beside(recipe)} | {
         f"tables.{title}.systems.{name}": system.vse
         for title, table in recipe.tables.items()
         for name, system in table.systems.items()
     }
-    if recipe.vse.reranker.get("model") is not None:
-        trainings["vse.reranker"] = reranker_settings(recipe.vse)
-    if recipe.augment.captioner and captioner_network(recipe.augment) is None:
-        trainings["augment.captioner"] = captioner_settings(recipe.vse, recipe.augment.captioner)
     checked = set[str]()  # systems of a table often differ in other settings, and tables of languages have the same
-    for key, vse in list(trainings.items()):
-        section = key or "vse"
-        for row in vse.only or vse.rows:
-            of_row, place = vse.of_row(row), f"{section}.row_settings.{row}"
-            trainings |= {place: of_row} if row in vse.row_settings else {}
-            if of_row.teacher:
-                place = f"{place if 'teacher' in vse.row_settings.get(row, {}) else section}.teacher"
-                trainings[place] = teacher_settings(vse, of_row.teacher)
-    for key, vse in trainings.items():
-        starts = {f"{key or 'vse'}.start[{number}]": overlaid(vse, own) for number, own in enumerate(vse.start)}
-        for its_key, its in (starts | {key: vse}).items():
-            if (models := repr((its.model, its.fuse, its.first, its.options, _read(its)))) not in checked:
-                with located(": ".join(filter(None, (where, its_key)))):
-                    _check_retrieval_models(its)
-                checked.add(models)
-        with located(": ".join(filter(None, (where, key)))):
-            _check_loss(vse)
-            if key == "augment.captioner":
-                _check_decoder(vse)
+    for section, whole in sections.items():
+        for key, vse in ({section: whole} | trainings_of(whole, section)).items():
+            models = repr((vse.model, vse.fuse, vse.first, vse.options, _read(vse)))
+            with located(": ".join(filter(None, (where, key if key != "vse" else "")))):
+                if models not in checked:
+                    _check_retrieval_models(vse)
+                _check_loss(vse)
+                if section == "augment.captioner":
+                    _check_decoder(vse)
+            checked.add(models)
     with located(where):
         _check_translator(recipe.mmt)
         for stage in (recipe.mmt, recipe.augment, recipe.vse):

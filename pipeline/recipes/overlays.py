@@ -15,13 +15,10 @@ from pipeline.recipes.settings import AugmentSettings, Recipe, System, Table
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.recipes.translator_settings import CaptionerSettings
 from pipeline.recipes.typed import check_values, located, names_of, refuse_unknown, typed
+from pipeline.recipes.yaml_files import laid_over, mapping_of
 
 MEASURES_OF_CAPTIONS, DEPTH = 5, 5
 """BLEU-1 to 4 and CIDEr-D, of the captions at ranks 1 … 5."""
-_GOES_WITH = (
-    ("network", "network_options"), ("model", "options"), ("model", "start"), ("pretrained", "word_vectors"),
-    ("image_encoder", "image_encoder_rate"), ("image_encoder", "image_encoder_size"),
-)  # fmt: skip
 _OF_ROWS = ("rows", "only", "seeds", "unseen", "first_k")
 ALONE: dict[str, Any] = {
     name: getattr(EvaluationSettings(), name) for name in names_of(EvaluationSettings) if name not in _OF_ROWS
@@ -32,6 +29,7 @@ OF_ANOTHER: dict[str, Any] = {
     "pretrained_layer": -1, "start": [],
 }  # fmt: skip
 """Those of a second model, which has options, a text model and starts of its own."""
+_OF_REGIONS: dict[str, Any] = {"image_encoder": None, "image_encoder_rate": 0.0, "image_encoder_size": 224}
 OF_A_START = {
     "options", "epochs", "steps", "batch_size", "learning_rate", "decay_epoch", "decay", "decay_every", "warmup_epochs",
     "loss", "margin", "image_encoder_rate",
@@ -85,6 +83,50 @@ def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> V
     settings = settings.of_row(captioner["row"])
     resets: dict[str, Any] = {} if own.get("model", settings.model) == settings.model else {"options": {}, "start": []}
     return replace(settings, **{"seeds": settings.seeds[:1], **resets, **own, **ALONE, "only": [captioner["row"]]})
+
+
+def rerank_settings(settings: VseSettings, retrieval: Mapping[str, Any]) -> VseSettings:
+    """The settings of the training of `mmt.rerank.retrieval`, which reads regions."""
+    own = {"seeds": settings.seeds[:1], **retrieval, **ALONE, **_OF_REGIONS, "only": [retrieval["row"]]}
+    return replace(settings.of_row(retrieval["row"]), **{key: value for key, value in own.items() if key != "row"})
+
+
+def trainings_of(settings: VseSettings, key: str) -> dict[str, VseSettings]:
+    """The trainings of a section `vse`: of its rows, of their teachers, and of what they start with.
+
+    Args:
+        settings: of the section.
+        key: its name.
+
+    Returns:
+        where in the recipe the settings of a training stand → these, with its rows in `only`.
+    """
+    trainings: dict[str, VseSettings] = {}
+    for row in settings.only or settings.rows:
+        own, of_row = settings.row_settings.get(row, {}), settings.of_row(row)
+        place = f"{key}.row_settings.{row}" if own else key
+        rows = trainings[place].only if place in trainings else []
+        trainings[place] = replace(of_row, only=[*rows, row])
+        if of_row.teacher:
+            taught = teacher_settings(settings, of_row.teacher)
+            trainings[f"{place if 'teacher' in own else key}.teacher"] = replace(taught, only=[of_row.teacher["row"]])
+    starts = {
+        f"{place}.start[{number}]": overlaid(training, start)
+        for place, training in trainings.items() for number, start in enumerate(training.start)
+    }  # fmt: skip
+    return trainings | starts
+
+
+def trainings_beside(recipe: Recipe) -> dict[str, VseSettings]:
+    """The sections of a recipe that train a model beside those of its rows → their settings, each a section `vse`."""
+    vse, augment, retrieval = recipe.vse, recipe.augment, recipe.mmt.rerank.retrieval
+    beside = {} if vse.reranker.get("model") is None else {"vse.reranker": reranker_settings(vse)}
+    if augment.captioner and captioner_network(augment) is None:
+        beside["augment.captioner"] = captioner_settings(vse, augment.captioner)
+    for name, kept in augment.filters.items():
+        if kept.retrieval:
+            beside[f"augment.filters.{name}.retrieval"] = captioner_settings(vse, kept.retrieval)
+    return beside | ({"mmt.rerank.retrieval": rerank_settings(vse, retrieval)} if retrieval else {})
 
 
 def captioner_network(augment: AugmentSettings) -> CaptionerSettings | None:
@@ -228,38 +270,6 @@ def check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], 
         options = settings.options | mapping_of(own, "options", f"{place}.")
         of_start = _check_over(recipe, {**vse, **own, "options": options, "start": []}, place)
         settings.start[number] = {name: own[name] if name == "options" else getattr(of_start, name) for name in own}
-
-
-def mapping_of(values: Mapping[str, Any], key: str, prefix: str = "") -> dict[str, Any]:
-    """The plain values of a key that has keys itself; empty if it is not there.
-
-    Raises:
-        RecipeError: it is something else.
-    """
-    value = values.get(key) or {}
-    if not isinstance(value, Mapping):
-        raise RecipeError(f"{prefix}{key} is {value!r}; expected keys with values")
-    return dict(value)
-
-
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping over another; `rows` and other mappings are laid over key by key, lists replaced.
-
-    Raises:
-        RecipeError: a section has a value instead of keys.
-    """
-    merged = dict(below)
-    for kind, own in _GOES_WITH:
-        if above.get(kind, below.get(kind)) != below.get(kind):
-            merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
-    for key, value in above.items():
-        if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
-            merged[key] = laid_over(merged[key], value)
-        elif not isinstance(merged.get(key), dict):
-            merged[key] = value
-        elif value is not None:  # a section without keys changes nothing
-            raise RecipeError(f"{key} is a section; expected {key}.KEY, found {value!r}")
-    return merged
 
 
 def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Table:

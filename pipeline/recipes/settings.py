@@ -29,7 +29,8 @@ class CorpusSettings:
     captions_per_image: int | None = number(None, 1, hint=", or null for all")
     """Captions of a training image in each language, at most; drawn as the images are. null: all."""
     unreadable: Literal["refuse", "skip"] = "refuse"
-    """Pictures that cannot be read, where regions are found in them, are an error, or left out with their captions."""
+    """Pictures that are not there or cannot be read, where regions are found in them, are an error, or left out with
+    their captions."""
     options: Any = None
     """The corpus's own settings (a dataclass), filled from the section's other keys."""
 

@@ -148,7 +148,7 @@ def refuse_unknown(values: Any, known: set[str], prefix: str) -> None:
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(sorted(known)) or 'none'}"
             raise RecipeError(f"unknown key {prefix}{key}; {hint}")
 
 

@@ -1,5 +1,6 @@
-"""YAML as recipes have it: plain values, bounded in size, and one line for whatever is wrong with a text."""
+"""YAML as recipes have it: plain values, bounded in size, laid over one another; one line for whatever is wrong."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -10,6 +11,10 @@ _MOST = 50_000  # values of a recipe, with those that aliases repeat: a few line
 _DEEPEST = 20
 _LONGEST, _LONGEST_VALUE = 2**20, 4096  # letters of a file, and of a value in it
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where the library was built with libyaml
+_GOES_WITH = (
+    ("network", "network_options"), ("model", "options"), ("model", "start"), ("pretrained", "word_vectors"),
+    ("image_encoder", "image_encoder_rate"), ("image_encoder", "image_encoder_size"),
+)  # fmt: skip
 _PLAIN = ("null", "bool", "int", "float", "str", "seq", "map", "merge")  # kinds of values; others are no settings
 
 
@@ -79,6 +84,38 @@ def read_mapping(text: str, where: str) -> dict[str, Any]:
         kind = "nothing" if raw is None else type(raw).__name__
         raise RecipeError(f"{where}: expected sections (corpus, mmt, vse …), found {kind}")
     return raw
+
+
+def mapping_of(values: Mapping[str, Any], key: str, prefix: str = "") -> dict[str, Any]:
+    """The plain values of a key that has keys itself; empty if it is not there.
+
+    Raises:
+        RecipeError: it is something else.
+    """
+    value = values.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{prefix}{key} is {value!r}; expected keys with values")
+    return dict(value)
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping over another; `rows` and other mappings are laid over key by key, lists replaced.
+
+    Raises:
+        RecipeError: a section has a value instead of keys.
+    """
+    merged = dict(below)
+    for kind, own in _GOES_WITH:
+        if above.get(kind, below.get(kind)) != below.get(kind):
+            merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
+            merged[key] = laid_over(merged[key], value)
+        elif not isinstance(merged.get(key), dict):
+            merged[key] = value
+        elif value is not None:  # a section without keys changes nothing
+            raise RecipeError(f"{key} is a section; expected {key}.KEY, found {value!r}")
+    return merged
 
 
 def _check_depth(text: str) -> None:

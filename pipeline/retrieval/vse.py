@@ -17,6 +17,7 @@ from pipeline.engine.console import debug
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.recipes.overlays import trainings_beside, trainings_of
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
@@ -97,18 +98,19 @@ EVALUATIONS: dict[str, Evaluation] = {
 """Setting of `vse` → how rows are tested where it is not at its default."""
 
 
-def require_parts(settings: VseSettings) -> None:
-    """Refuse, before anything is prepared, networks and segmenters that are not there.
+def require_parts(recipe: Recipe) -> None:
+    """Refuse, before anything is prepared, networks and segmenters of any training that are not there.
 
     Raises:
         ModelError, RecipeError: one is not.
     """
-    require_segmenters(settings)
-    for row in settings.only or settings.rows:
-        of_row = settings.of_row(row)
-        image_arguments(of_row)
-        network_arguments(of_row)
-        if "lora" in (of_row.options.get("text"), of_row.options.get("image")):
+    sections = {"vse": recipe.vse, **trainings_beside(recipe)}
+    trainings = [each for key, section in sections.items() for each in trainings_of(section, key).values()]
+    for settings in trainings:
+        require_segmenters(settings)
+        image_arguments(settings)
+        network_arguments(settings)
+        if "lora" in (settings.options.get("text"), settings.options.get("image")):
             require_peft()
 
 

@@ -276,7 +276,7 @@ def test_what_does_not_fit_is_named(root: Path, wrong: list[str], said: str) -> 
         (root / "pictures" / name).touch()
     write(root, *wrong)
     with pytest.raises(DataError, match=said):
-        read(FolderSettings(), root, root)
+        read(FolderSettings(), root, root).require_pictures()
 
 
 def test_all_bad_lines_are_told_at_once(root: Path) -> None:
@@ -333,7 +333,7 @@ def test_bad_lines_of_texts_are_told_at_once(root: Path) -> None:
 def test_parallel_text_that_does_not_fit_is_named(root: Path, wrong: list[str], said: str) -> None:
     write(root, *wrong, name="parallel.tsv")
     with pytest.raises(DataError, match=said):
-        read(FolderSettings(parallel="parallel.tsv"), root, root)
+        read(FolderSettings(parallel="parallel.tsv"), root, root).require_pictures()
 
 
 def test_settings_that_do_not_fit_are_one_line(root: Path) -> None:

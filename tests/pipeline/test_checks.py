@@ -10,12 +10,16 @@ import data.segmentation
 from data.captions import Caption, table_of
 from data.errors import DataError
 from modules.errors import ModelError
+from modules.pretrained import adapters
 from modules.retrieval_models import build_model
+from pipeline.commands.recipes import _extras_of
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
+from pipeline.retrieval import vse
 from pipeline.retrieval.preconditions import advise_on_regions, read_in_validation, require_segmenters
+from pipeline.retrieval.vse import require_parts
 
 
 @pytest.mark.parametrize(
@@ -183,3 +187,45 @@ def test_all_rows_rank_the_same_validation_pictures() -> None:
         image, split, source = more
         table = table_of([*rows, Caption(f"{image}.jpg", f"{image}#de", "de", "ein Hund", split, source)])
         assert read_in_validation(table, ["en"], ["en", "de"]) == read
+
+
+FILTERED = [
+    "--augment.paths=[mt:en-de, mt:en-de@look]", "--mmt.systems=[mt]", "--vse.only=[none]",
+    "--augment.filters.look.by=image", "--augment.filters.look.keep=0.5",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (["--vse.row_settings={none: {options: {levels: 3}}}"], "vse.row_settings.none"),
+        (["--vse.row_settings={mt-f: {model: student, teacher: {row: none, options: {levels: 3}}}}"],
+         "vse.row_settings.mt-f.teacher"),
+        (["--vse.start=[{options: {levels: 3}}]"], "vse.start[0]"),
+        (["--vse.reranker={row: none, model: scan-t2i-avg, options: {levels: 3}}"], "vse.reranker"),
+        (["--mmt.rerank.retrieval={row: none, options: {levels: 3}}"], "mmt.rerank.retrieval"),
+        ([*FILTERED, "--augment.filters.look.retrieval={row: none, options: {levels: 3}}"],
+         "augment.filters.look.retrieval"),
+        (["--augment.captioner={row: none, model: gxn, options: {generate: [i2t], levels: 3}}"], "augment.captioner"),
+    ],
+)  # fmt: skip
+def test_an_option_that_a_training_does_not_take_is_told_with_its_place(arguments: list[str], place: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        load_recipe("scenes", ["--vse.only=[none, mt-f]", *arguments])
+    assert f"{place}: unknown key vse.options.levels" in str(error.value)
+
+
+ADAPTED = "model: dual-encoder, pretrained: some/network, options: {text: lora}"
+
+
+@pytest.mark.parametrize(
+    "row", [f"{{{ADAPTED}}}", f"{{model: student, teacher: {{row: none, {ADAPTED}}}}}"], ids=["a row", "a teacher"]
+)
+def test_a_package_that_any_training_lacks_is_told_before_anything_is_prepared(row: str, monkeypatch) -> None:
+    monkeypatch.setattr(vse, "network_arguments", lambda settings: {})
+    monkeypatch.setattr(adapters, "find_spec", lambda name: None)
+    recipe = load_recipe("scenes", ["--vse.only=[mt-f]", f"--vse.row_settings={{mt-f: {row}}}"])
+    with pytest.raises(ModelError, match=r"^lora needs the package peft"):
+        require_parts(recipe)
+    assert _extras_of(recipe, None) == ["lora"]
+    require_parts(load_recipe("scenes", [f"--vse.row_settings={{mt-f: {row}}}", "--vse.only=[none]"]))  # another row

@@ -155,6 +155,32 @@ def test_pictures_that_cannot_be_read_are_left_out_if_asked_for(tmp_path: Path, 
     assert plain.key == Graph(load_recipe("own", [words[2], "--corpus.unreadable=refuse"]), workspace).corpus.key
 
 
+def test_captions_of_deleted_pictures_are_refused_or_left_out(tmp_path: Path, monkeypatch, capsys) -> None:
+    write_folder(data := tmp_path / "data")
+    for name in ("3.png", "5.png"):
+        (data / "pictures" / name).unlink()
+    lines = [number for number, line in enumerate((data / "captions.tsv").read_text().splitlines(), 1)
+             if line.startswith(("3.png\t", "5.png\t"))]  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    words = ["--recipe", "own", f"--corpus.root={data}"]
+    for command in ("prepare", "doctor"):
+        assert main([command, *words]) == 1
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == len(lines) > 0, told
+        for number, line in zip(lines, told, strict=True):
+            assert f"captions.tsv:{number}: no picture " in line
+            assert line.endswith("or leave them out by --corpus.unreadable=skip")
+    assert main(["prepare", *words, "--corpus.unreadable=skip"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"lines left out, for their picture is not there: {len(lines)}×" in out
+    job = Graph(load_recipe("own", [words[2], "--corpus.unreadable=skip"]), Workspace(tmp_path / "artifacts")).corpus
+    kept = read_captions(Workspace(tmp_path / "artifacts").folder(job) / "captions.parquet")["image_id"][:]
+    assert {*kept} == {f"{number}.png" for number in range(40)} - {"3.png", "5.png"}
+    (data / "pictures" / "7.png").rename(data / "pictures" / "7.PNG")  # a name that is written otherwise is a mistake
+    assert main(["prepare", *words, "--corpus.unreadable=skip"]) == 1
+    assert "did you mean 7.PNG?" in capsys.readouterr().err
+
+
 def test_pictures_of_pairs_alone_keep_their_regions(tmp_path: Path) -> None:
     source = tmp_path / "store"
     write_regions(source, ["a", "b", "c"], [(np.full((2, 3), k), np.zeros((2, 4))) for k in range(3)])

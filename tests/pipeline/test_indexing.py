@@ -313,9 +313,10 @@ def test_two_hundred_pictures_of_all_kinds(exported: ExportedModel, tmp_path: Pa
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     for path in spoiled[3:]:
         path.write_text("no picture")
-    (folder / "notes.txt").write_text("no picture either")
+    for name in ("film.mp4", "notes.txt"):  # of these the text is not told
+        (folder / name).write_text("no picture either")
     done = update_gallery(tmp_path / "gallery", exported, PictureFolder(folder, 2), {"en": ["a bat"]})
-    assert set(done.left) == {path.name for path in spoiled} | {"notes.txt"}
+    assert set(done.left) == {path.name for path in spoiled} | {"film.mp4"}
     assert done.pictures == 200 - len(spoiled)
     gallery = Gallery.open(tmp_path / "gallery")
     hits = gallery.search("a red bat", 500)
