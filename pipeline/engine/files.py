@@ -199,17 +199,28 @@ def is_held(path: Path) -> bool:
 
 
 @contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Say of a folder of artifacts that cannot be written what to do.
+
+    Raises:
+        RecipeError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RecipeError(f"{folder}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
+
+
+@contextmanager
 def lock(path: Path, name: str) -> Iterator[None]:
     """Let one run at a time work on a job; another one says so and waits. What is in the file means nothing.
 
     Raises:
         RecipeError: the folder cannot be written.
     """
-    try:
+    with writing_to(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         held = _acquired(path, name)
-    except OSError as error:
-        raise RecipeError(f"{path.parent}: cannot be written ({error.strerror}); set BILDWORT_ARTIFACTS") from None
     with held:
         yield
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipeline.engine.artifacts import read_manifest
 from pipeline.engine.console import stage_command
-from pipeline.engine.files import digests, fingerprint, write_atomically
+from pipeline.engine.files import digests, fingerprint, write_atomically, writing_to
 from pipeline.engine.job import Job
 from pipeline.engine.machine import rank, same_machine, this_machine
 from pipeline.errors import RecipeError
@@ -125,7 +125,8 @@ class Workspace:
         """Give a recipe its folder, unless another one has it; see `of_recipe`."""
         folder = self.of_recipe(name, file)
         if rank() == 0 and self._owner(name) != (owner := self._from_here(file)):
-            write_atomically(folder / _OWNER, owner)
+            with writing_to(folder):
+                write_atomically(folder / _OWNER, owner)
 
     def _from_here(self, file: str) -> str:
         """A recipe's file from the artifacts on, so that both can be copied together; empty stays empty."""
