@@ -137,12 +137,13 @@ def _as_rgb(image: Image.Image, size: int | None) -> Image.Image:
     if size is not None:
         image.draft("RGB", (size, size))
     orientation = _orientation_of(image)
+    full = 65535.0 if image.mode.startswith("I;16") else 255.0
     image = _reduced(image)
     if orientation in _UPRIGHT:
         image = image.transpose(Image.Transpose(_UPRIGHT[orientation]))
     if image.mode[0] in "IF":  # more than 8 bits a pixel: convert() would cut off all above 255
         values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-        most = 1.0 if image.mode[0] == "F" and values.max() <= 1 else max(values.max(), 255.0)
+        most = 1.0 if image.mode[0] == "F" and values.max() <= 1 else max(values.max(), full)
         image = Image.fromarray((255 * values / most).clip(0, 255).astype(np.uint8))
     if image.has_transparency_data:  # transparent pixels hold arbitrary colours
         image = image.convert("RGBA")

@@ -1,5 +1,6 @@
 """Confidence intervals of retrieval scores, and of their differences, by bootstrap over images and over seeds."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -67,7 +68,9 @@ def bootstrap_interval(
     return intervals
 
 
-def mean_interval(runs: Sequence[Tensor], resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Interval:
+def mean_interval(
+    runs: Sequence[Tensor], resamples: int = 1000, level: float = 0.95, seed: int = 0, least: float = -math.inf
+) -> Interval:
     """Return the mean over images and runs, with its percentile interval by bootstrap over images and over seeds.
 
     Args:
@@ -75,6 +78,7 @@ def mean_interval(runs: Sequence[Tensor], resamples: int = 1000, level: float = 
         resamples: number of resamples.
         level: share of the resamples inside the interval.
         seed: random seed of the resampling.
+        least: of the values; no end of the interval is below it.
 
     Raises:
         ModelError: the runs have different numbers of images, or none.
@@ -92,7 +96,7 @@ def mean_interval(runs: Sequence[Tensor], resamples: int = 1000, level: float = 
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randint(values.shape[1], (resamples, values.shape[1]), generator=generator)
     shifted = values.mean(dim=0)[drawn].mean(dim=1) + seed_shifts(values.mean(dim=1), resamples, seed)
-    return Interval(float(values.mean()), *percentiles(shifted, level))
+    return Interval(float(values.mean()), *percentiles(shifted.clamp(min=least), level))
 
 
 def paired_difference(

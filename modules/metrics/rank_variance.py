@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from modules.metrics.intervals import Interval, mean_interval
@@ -31,9 +32,10 @@ def rank_variances(ranks: Mapping[str, RetrievalRanks]) -> Tensor:
     """
     first = []
     for results in ranks.values():
-        rank = torch.zeros(len(results.image_to_text), dtype=torch.float64)  # 0: no caption
-        rank[results.caption_image.flip(0)] = results.text_to_image.double().flip(0)  # the first one is written last
-        first.append(rank)
+        images, captions = len(results.image_to_text), len(results.caption_image)
+        place = torch.full((images,), captions)  # of an image's first caption; behind all of them: it has none
+        place.scatter_reduce_(0, results.caption_image, torch.arange(captions), "amin")
+        first.append(F.pad(results.text_to_image.double(), (0, 1))[place])  # 0: no caption
     together = torch.stack(first)
     return together[:, (together > 0).all(0)].var(0, correction=0)
 
@@ -52,4 +54,4 @@ def mean_rank_variance(
         None where no image has a caption in every language.
     """
     values = [rank_variances(ranks) for ranks in runs]
-    return mean_interval(values, resamples, seed=seed) if len(values[0]) else None
+    return mean_interval(values, resamples, seed=seed, least=0) if len(values[0]) else None

@@ -15,6 +15,7 @@ from modules.retrieval_models.base import RetrievalModel
 BLOCK = 64  # pairs encoded at once; a model of sets scores 64 × 64 and uses the diagonal
 SPREAD = 1e-6
 """Predictions that differ by less are rounding errors of equal ones: r is undefined."""
+_LEAST_DEFINED = 0.95  # share of resamples without which an interval would tell of few pairs alone
 Tokens = Sequence[Sequence[int]]
 Scores = NDArray[np.float64]
 
@@ -125,7 +126,7 @@ def pearson_interval(
         seed: random seed of the resampling.
 
     Returns:
-        None where r of a run is undefined.
+        None where r of a run is undefined, or one resample in twenty is (two or three pairs).
 
     Examples:
         >>> gold = np.arange(50) / 10
@@ -141,6 +142,8 @@ def pearson_interval(
     resampled = np.mean([_weighted_pearson(run, gold, drawn) for run in predictions], axis=0)
     shifted = torch.from_numpy(resampled) + seed_shifts(torch.tensor(values, dtype=torch.float64), resamples, seed)
     possible = shifted[shifted.isfinite()].clamp(-100, 100)
+    if len(possible) < _LEAST_DEFINED * resamples:
+        return None
     return Interval(float(np.mean(values)), *percentiles(possible, level))
 
 

@@ -18,6 +18,8 @@ from modules.search.scores import inner_product
 from modules.translators.beam import BeamSettings
 
 Batch = dict[str, Tensor]
+Compared = Literal["captions", "languages"]
+"""What a loss between the captions of an image compares: any two of them, or those of two languages."""
 Score = Literal["inner product", "vectors", "sets"]
 
 
@@ -104,9 +106,9 @@ class RetrievalModel(nn.Module, ABC):
         return None
 
     @classmethod
-    def needs_pairs(cls, **options: Any) -> bool:
-        """Return whether a model that is built with these options has a loss between the captions of one image."""
-        return False
+    def needs_pairs(cls, **options: Any) -> Compared | None:
+        """Return what a loss between the captions of one image compares, with these options; None: there is none."""
+        return None
 
     @classmethod
     def pixels_with(cls, **options: Any) -> int | None:

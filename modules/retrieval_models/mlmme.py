@@ -9,7 +9,7 @@ from modules.errors import ModelError
 from modules.layers.encoders import LanguageEncoders, LastState, masked_mean
 from modules.layers.recurrent import widen
 from modules.pretrained.pretrained_text import read_words
-from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
+from modules.retrieval_models.base import Compared, Encoding, RetrievalModel, one_vector, register
 
 Map = Literal["own", "shared"]
 
@@ -56,9 +56,9 @@ class Mlmme(RetrievalModel):
         return MlmmeTraining
 
     @classmethod
-    def needs_pairs(cls, **options: Any) -> bool:
-        """Whether sentences are compared: unless β is 1."""
-        return bool(options.get("beta", 1.0) < 1)
+    def needs_pairs(cls, **options: Any) -> Compared | None:
+        """Sentences in two languages, unless β is 1."""
+        return "languages" if options.get("beta", 1.0) < 1 else None
 
     def encode_images(self, regions: Tensor, mask: Tensor) -> Encoding:
         """Encode images as single unit vectors."""
@@ -79,12 +79,14 @@ class Mlmme(RetrievalModel):
     def _start(self) -> None:
         """The paper's start values: N(0, 0.01²), orthogonal recurrent matrices, biases 0; words as in other models."""
         for name, parameter in self.named_parameters():
+            if name.startswith("words."):  # a pretrained text model, if there is one, has its own
+                continue
             if "bias" in name:
                 nn.init.zeros_(parameter)
             elif "weight_hh" in name:
                 for gate in parameter.chunk(3):
                     nn.init.orthogonal_(gate)
-            elif not name.startswith("words."):
+            else:
                 nn.init.normal_(parameter, std=0.01)
 
 

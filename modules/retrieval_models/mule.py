@@ -13,7 +13,7 @@ from modules.layers.recurrent import widen
 from modules.layers.static import is_static
 from modules.losses.pairs import Pairs
 from modules.pretrained.pretrained_text import read_words
-from modules.retrieval_models.base import Batch, Encoding, RetrievalModel, one_vector, register
+from modules.retrieval_models.base import Batch, Compared, Encoding, RetrievalModel, one_vector, register
 
 Cell = Literal["lstm", "gru"]
 
@@ -158,9 +158,9 @@ class Mule(EmbN):
         return MuleTraining
 
     @classmethod
-    def needs_pairs(cls, **options: Any) -> bool:
-        """Whether a loss compares the captions of an image, unless both are left out by `options`."""
-        return bool(options.get("neighbours", 1.0) or options.get("pretrain_epochs", 5))
+    def needs_pairs(cls, **options: Any) -> Compared | None:
+        """Captions, unless both losses that compare them are left out by `options`."""
+        return "captions" if options.get("neighbours", 1.0) or options.get("pretrain_epochs", 5) else None
 
     def make_branch(self) -> nn.Module:
         """Return the text branch over universal vectors (B, L, U)."""

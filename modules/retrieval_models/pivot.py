@@ -12,7 +12,7 @@ from modules.losses.captions import between_captions
 from modules.losses.pairs import Pairs
 from modules.losses.triplet import sum_of_hinges_loss
 from modules.pretrained.pretrained_text import read_words
-from modules.retrieval_models.base import Batch, Encoding, RetrievalModel, one_vector, register
+from modules.retrieval_models.base import Batch, Compared, Encoding, RetrievalModel, one_vector, register
 from modules.retrieval_models.by_order import ByOrder
 
 
@@ -64,6 +64,11 @@ class Parallel(RetrievalModel):
     def __init__(self, caption_margin: float = 0.2, **common: Any) -> None:
         super().__init__(**common)
         self.caption_margin = caption_margin
+
+    @classmethod
+    def needs_pairs(cls, **options: Any) -> Compared | None:
+        """Captions in two languages."""
+        return "languages"
 
     def auxiliary_losses(self, batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
         """Return `parallel`, the sum of hinges over all pairs of languages."""

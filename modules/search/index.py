@@ -106,6 +106,8 @@ class VectorIndex:
         if k < 1:
             raise ModelError(f"k is {k}; expected 1 or more")
         k = min(k, len(self), GPU_MAX_K if self._on_gpu else len(self))
+        if k == 0:
+            return torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
         parameters = None
         if self.kind == "ivf-pq":
             parameters = faiss.IndexRefineSearchParameters()

@@ -42,7 +42,8 @@ class ShardedIndex:
             start += len(shard)
         if len(scores) == 1:
             return scores[0], rows[0]
-        best = torch.cat(scores, 1).topk(min(k, len(self)), 1)
+        found = torch.cat(scores, 1)
+        best = found.topk(min(k, found.shape[1]), 1)
         return best.values, torch.cat(rows, 1).gather(1, best.indices)
 
     @classmethod

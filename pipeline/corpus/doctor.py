@@ -16,8 +16,8 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.visualization.text_table import TextTable
 
-LEAVE_OUT = "leave them out by --corpus.unreadable=skip"
-"""What else can be done about pictures that are not there or cannot be read."""
+SKIP = "--corpus.unreadable=skip"
+"""What leaves out pictures that are not there or cannot be read, with their captions."""
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
@@ -60,7 +60,7 @@ def read_corpus(recipe: Recipe, folder: Path, check_pictures: bool = True) -> Co
     root = None if corpus.root is None else Path(corpus.root)
     content = CORPORA[corpus.name].read(corpus.options, root, folder)
     if check_pictures and corpus.unreadable == "refuse":
-        content.require_pictures(f", or {LEAVE_OUT}")
+        content.require_pictures(f", or all such lines by {SKIP}")
     if content.regions is None and not content.pictures:
         raise RecipeError(f"{corpus.name}: neither regions nor pictures; set corpus.regions or corpus.pictures")
     if check_pictures and corpus.unreadable == "skip" and content.regions is None:

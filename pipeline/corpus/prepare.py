@@ -18,7 +18,7 @@ from data.pictures import pictures_in
 from data.processes import cores
 from data.regions import RegionStore, standardise, write_regions
 from data.report import DataReport, data_report
-from pipeline.corpus.doctor import LEAVE_OUT, read_corpus, say_counts, say_each, say_findings
+from pipeline.corpus.doctor import SKIP, read_corpus, say_counts, say_each, say_findings
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import debug, is_verbose
 from pipeline.engine.files import write_atomically
@@ -206,7 +206,7 @@ def _write_report(report: DataReport, name: str, folder: Path) -> None:
     if report.errors:
         say_findings(report.findings)
         first = report.errors[0]
-        skip = f", or {LEAVE_OUT}" if first.what in (NO_PICTURE, UNREADABLE) else ""
+        skip = f", or leave them out by {SKIP}" if first.what in (NO_PICTURE, UNREADABLE) else ""
         raise RecipeError(
             f"{name}: {first.what} ({first.count}×, {first.where}: {', '.join(first.examples[:3])}); correct the "
             f"data{skip}; all findings are in {folder / 'report.md'}"

@@ -87,8 +87,15 @@ def peak_memory_mb() -> float:
 
 
 def rank() -> int:
-    """This process's rank before any process group exists (torchrun, SLURM and Lightning set these)."""
-    for name in ("RANK", *(("SLURM_PROCID",) if by_srun() else ()), "LOCAL_RANK"):
+    """This process's rank before any process group exists (torchrun, SLURM and Lightning set these).
+
+    `RANK` alone, which something else has left in the environment, is none: torchrun sets `WORLD_SIZE` too.
+    """
+    for name in (
+        *(("RANK",) if "WORLD_SIZE" in os.environ else ()),
+        *(("SLURM_PROCID",) if by_srun() else ()),
+        "LOCAL_RANK",
+    ):
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return 0

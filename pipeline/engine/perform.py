@@ -243,5 +243,6 @@ def _wait_for_rank_0(ready: Callable[[], bool], workspace: Workspace, job: Job) 
                 seen = now
             elif now - seen > PATIENCE and not ready():
                 raise RecipeError(
-                    f"{job.name}: rank 0 has not worked on it for {PATIENCE:.0f} s; start all ranks again"
+                    f"{job.name}: this is rank {rank()} by RANK, SLURM_PROCID or LOCAL_RANK of the environment, and "
+                    f"rank 0 has not worked on it for {PATIENCE:.0f} s; start all ranks again, or unset these variables"
                 )

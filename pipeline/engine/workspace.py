@@ -35,7 +35,7 @@ class Workspace:
     """
 
     def __init__(self, root: Path | None = None, read_only: bool = False) -> None:
-        named = os.environ.get("BILDWORT_ARTIFACTS", "artifacts")
+        named = os.environ.get("BILDWORT_ARTIFACTS") or "artifacts"
         try:
             self.root = root or Path(named).expanduser()
         except RuntimeError as error:  # it begins with ~ and names nobody

@@ -77,18 +77,24 @@ def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
 
 
 def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:
-    """The settings of the training of `augment.captioner`, or of a filter's model; another model has options and starts
-    of its own."""
-    own = {key: value for key, value in captioner.items() if key != "row"}
-    settings = settings.of_row(captioner["row"])
-    resets: dict[str, Any] = {} if own.get("model", settings.model) == settings.model else {"options": {}, "start": []}
-    return replace(settings, **{"seeds": settings.seeds[:1], **resets, **own, **ALONE, "only": [captioner["row"]]})
+    """The settings of the training of `augment.captioner`, or of a filter's model."""
+    own = {"seeds": settings.seeds[:1], **captioner, **ALONE, "only": [captioner["row"]]}
+    return _on_row(settings, own)
 
 
 def rerank_settings(settings: VseSettings, retrieval: Mapping[str, Any]) -> VseSettings:
     """The settings of the training of `mmt.rerank.retrieval`, which reads regions."""
     own = {"seeds": settings.seeds[:1], **retrieval, **ALONE, **_OF_REGIONS, "only": [retrieval["row"]]}
-    return replace(settings.of_row(retrieval["row"]), **{key: value for key, value in own.items() if key != "row"})
+    return _on_row(settings, own)
+
+
+def _on_row(settings: VseSettings, own: Mapping[str, Any]) -> VseSettings:
+    """The settings of a training that differs from its `row`; another model has options, starts and a text model of its
+    own."""
+    of_row = settings.of_row(own["row"])
+    if own.get("model", of_row.model) != of_row.model:
+        of_row = of_row.changed({"model": own["model"]})
+    return replace(of_row, **{key: value for key, value in own.items() if key != "row"})
 
 
 def trainings_of(settings: VseSettings, key: str) -> dict[str, VseSettings]:

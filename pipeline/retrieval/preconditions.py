@@ -38,17 +38,22 @@ def require_pairs(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, 
         RecipeError: none of its groups has two languages for `vse.caption_loss`, or two captions for the model's loss.
     """
     known = ", ".join(sorted({slot.language for group in groups for slot in group}))
-    if settings.caption_loss and all(len({slot.language for slot in group if slot.count}) == 1 for group in groups):
+    one_language = all(len({slot.language for slot in group if slot.count}) == 1 for group in groups)
+    if settings.caption_loss and one_language:
         raise RecipeError(
             f"vse.caption_loss is {settings.caption_loss:g}, but no group of vse.rows.{row} has captions of two "
             f"languages (it reads {known}); join slots like `en/human + de/human`, or set vse.caption_loss=0"
         )
-    needed = model_class(settings.model).needs_pairs(**settings.options)
-    if needed and all(sum(slot.count for slot in group) == 1 for group in groups):
+    needed, without = model_class(settings.model).needs_pairs(**settings.options), False
+    if needed == "captions":
+        without, of, example = all(sum(slot.count for slot in group) == 1 for group in groups), "", "2*en/human"
+    elif needed == "languages":
+        without, of, example = one_language, " in two languages", "en/human"
+    if without:
         raise RecipeError(
-            f"vse.model {settings.model} compares the captions of an image, but no group of vse.rows.{row} draws two "
-            f"of them together (it reads {known}); join slots like `2*en/human + de/human`, or set the model's weights "
-            "of these losses to 0 in vse.options"
+            f"vse.model {settings.model} compares the captions of an image{of}, but no group of vse.rows.{row} draws "
+            f"two of them together (it reads {known}); join slots like `{example} + de/human`, or take a model or "
+            "vse.options without these losses"
         )
 
 

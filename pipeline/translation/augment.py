@@ -19,7 +19,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.networks import decoding_of
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CAPTION, parse_path
+from pipeline.recipes.systems import CAPTION, is_pretrained, parse_path
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import DecodingSettings
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
@@ -147,7 +147,10 @@ def _synthesis_job(
             for number, new in _numbered(translations, wanted.captions)
         ]
         if not synthetic:
-            raise RecipeError(f"augment {path}: every translation is empty; train longer (mmt.finetune.steps)")
+            system = parse_path(path)[0]
+            advice = "take another translator" if is_pretrained(recipe.mmt, system) else "train longer"
+            key = f"mmt.pretrained.{system}.model" if is_pretrained(recipe.mmt, system) else "mmt.finetune.steps"
+            raise RecipeError(f"augment {path}: every translation is empty; {advice} ({key})")
         originals = {caption.caption_id: caption for caption in human}
         _write_examples(folder, path, synthetic, originals, pictures_of(inputs["corpus"]), (origin, target))
         empty = sum(not any(new.text.strip() for new in translations) for translations in candidates)

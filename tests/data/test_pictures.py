@@ -123,9 +123,10 @@ def test_exif_rotated(turn: int, tmp_path: Path, plain: np.ndarray) -> None:
 
 
 def test_16_bit(tmp_path: Path) -> None:
+    """65,535 is white, whatever the brightest number of a picture is."""
     grey = scene().convert("L")
-    grey.putpixel((0, 0), 255)  # the brightest number is white
-    deep = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+    deep = Image.fromarray(np.asarray(grey).astype(np.uint16) // 2 * 257)
+    grey = Image.fromarray(np.asarray(grey) // 2)
     assert like(stored(deep, tmp_path / "deep.png"), stored(grey, tmp_path / "grey.png")) > 0.98
 
 

@@ -202,3 +202,9 @@ def test_what_does_not_fit_is_one_line() -> None:
         index.search(torch.ones(2, 4), 1)
     with pytest.raises(ModelError, match="k is 0"):
         index.search(torch.ones(2, 5), 0)
+
+
+def test_an_index_of_nothing_finds_nothing() -> None:
+    scores, rows = VectorIndex(torch.zeros(0, 4), gpu=-1).search(torch.ones(2, 4), 3)
+    assert scores.shape == rows.shape == (2, 0)
+    assert rows.dtype == torch.int64

@@ -1,15 +1,20 @@
 """Text models of transformers as words: small ones with random weights, saved to a folder and read from there."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
-from transformers import BertConfig, BertModel, T5Config, T5Model, ViTConfig, ViTModel, XLMRobertaModel
+from torch import nn
+from transformers import AutoModel, BertConfig, BertModel, T5Config, T5Model, ViTConfig, ViTModel, XLMRobertaModel
 
 from data.errors import DataError
 from data.text import MAX_TOKENS
 from data.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.pretrained.pretrained_text import PretrainedWords
+from modules.retrieval_models import build_model, model_class
+from modules.retrieval_models.base import MODELS
 from modules.training.retrieval import Retrieval
 from tests.modules.text_models import SIZES, save
 
@@ -175,3 +180,22 @@ def test_it_has_no_table_to_fill(folders) -> None:
     module = Retrieval("san", arguments, None, 0.2, None, 0, 0.01, 9, 0.1, ["en"], ["en"])
     with pytest.raises(ModelError, match=r"has no table of word vectors; set vse\.words=random"):
         module.model.set_word_vectors(torch.zeros(12, 300))
+
+
+def test_a_new_model_has_the_weights_of_the_file(tmp_path: Path) -> None:
+    """Start values of its own are those of its other parts."""
+    stored = AutoModel.from_pretrained(save("bert", tmp_path / "bert"))
+    for parameter in stored.parameters():
+        nn.init.normal_(parameter)  # biases are 0 in a new network
+    stored.save_pretrained(tmp_path / "bert")
+    kinds = {"san": model_class("san"), **MODELS}  # all are known once one was asked for
+    reading = [name for name, kind in sorted(kinds.items()) if not kind.on_network and not kind.taught]
+    for name in reading:
+        made = build_model(
+            name, region_dim=8, vocabulary_size=11, languages=["en", "de"], dim=8, pretrained=str(tmp_path / "bert")
+        )
+        weights = dict(made.named_parameters())
+        for key, expected in stored.named_parameters():
+            (found,) = [weight for own, weight in weights.items() if own.endswith(f"words.model.{key}")]
+            torch.testing.assert_close(found, expected, msg=f"{name}: {key}")
+    assert len(reading) > 10

@@ -39,7 +39,7 @@ def test_the_interval_holds_the_mean_and_shrinks_with_more_images() -> None:
         found = mean_rank_variance(runs)
         assert found is not None
         assert found.low < found.value < found.high
-        widths.append(found.high - found.low)
+        widths.append(found.high - found.value)  # the low end of few images is cut at 0
     assert widths[1] < 0.3 * widths[0]
 
 
@@ -57,3 +57,24 @@ def test_seeds_that_differ_widen_the_interval() -> None:
 
 def test_without_a_common_image_there_is_none() -> None:
     assert mean_rank_variance([{"en": ranks([1], [0]), "de": ranks([1], [1])}]) is None
+
+
+def test_no_end_of_an_interval_is_below_0() -> None:
+    english = ([1, 1, 2], [9, 1, 1], [1, 2, 1])
+    runs = [{"en": ranks(found, [0, 1, 2]), "de": ranks([1, 1, 1], [0, 1, 2])} for found in english]
+    interval = mean_rank_variance(runs)
+    assert interval is not None
+    assert 0 <= interval.low < interval.value < interval.high
+
+
+def test_an_image_has_the_rank_of_its_first_caption_in_any_order_of_captions() -> None:
+    images, threads = 100_000, torch.get_num_threads()
+    first, second = torch.randint(1, 9, (2, images))
+    one = torch.ones(images, dtype=torch.long)
+    found = RetrievalRanks(torch.cat([first, second + 10]), one, torch.arange(images).repeat(2))
+    torch.set_num_threads(2)
+    try:
+        variances = rank_variances({"en": found, "de": RetrievalRanks(one, one, torch.arange(images))})
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(variances, ((first - 1).double() / 2) ** 2)

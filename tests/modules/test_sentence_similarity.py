@@ -143,3 +143,8 @@ def test_means_of_word_vectors() -> None:
     vectors = np.array([[1, 0], [0, 1], [0, 0]], dtype=np.float32)
     found = mean_vector_similarity(vectors, ["x", "y", "none"], ["x y", "x", "none"], ["x", "y", "x"])
     assert found == pytest.approx([math.sqrt(0.5), 0, 0])
+
+
+def test_of_two_pairs_there_is_no_interval() -> None:
+    """Their r is 100 or -100 in each resample that has both."""
+    assert pearson_interval([np.array([0.1, 0.2])], np.array([0.0, 5.0])) is None

@@ -13,6 +13,7 @@ from modules.errors import ModelError
 from modules.pretrained import adapters
 from modules.retrieval_models import build_model
 from pipeline.commands.recipes import _extras_of
+from pipeline.engine.machine import rank
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -229,3 +230,33 @@ def test_a_package_that_any_training_lacks_is_told_before_anything_is_prepared(r
         require_parts(recipe)
     assert _extras_of(recipe, None) == ["lora"]
     require_parts(load_recipe("scenes", [f"--vse.row_settings={{mt-f: {row}}}", "--vse.only=[none]"]))  # another row
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("[en/human, 'fr/mt:en-de']", "vse.rows.one has 'fr/mt:en-de', but 'mt:en-de' writes captions in 'de'; write "
+         "de/mt:en-de"),
+        ("[en/human, 'de/mt:en-de-en']", "has 'de/mt:en-de-en', but 'mt:en-de-en' writes captions in 'en'"),
+    ],
+)  # fmt: skip
+def test_captions_in_another_language_than_their_path_s_are_told_at_once(row: str, words: str, tmp_path: Path) -> None:
+    recipe = load_recipe("scenes", [f"--vse.rows={{one: {row}}}", "--vse.only=[one]", "--vse.reranker.model=null",
+                                    "--augment.paths=[mt:en-de, mt:en-de-en]"])  # fmt: skip
+    with pytest.raises(RecipeError) as error:
+        Graph(recipe, Workspace(tmp_path)).rows
+    assert words in str(error.value)
+
+
+def test_a_rank_without_a_number_of_ranks_is_none(monkeypatch) -> None:
+    for name in ("LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RANK", "1")
+    assert rank() == 0
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert rank() == 1
+
+
+def test_an_empty_name_of_the_artifacts_is_none(monkeypatch) -> None:
+    monkeypatch.setenv("BILDWORT_ARTIFACTS", "")
+    assert Workspace().root == Path("artifacts")

@@ -169,7 +169,7 @@ def test_captions_of_deleted_pictures_are_refused_or_left_out(tmp_path: Path, mo
         assert len(told) == len(lines) > 0, told
         for number, line in zip(lines, told, strict=True):
             assert f"captions.tsv:{number}: no picture " in line
-            assert line.endswith("or leave them out by --corpus.unreadable=skip")
+            assert line.endswith("or all such lines by --corpus.unreadable=skip")
     assert main(["prepare", *words, "--corpus.unreadable=skip"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"lines left out, for their picture is not there: {len(lines)}×" in out

@@ -9,6 +9,8 @@ from data.captions import Caption, read_captions, write_captions
 from data.languages import language_evidence
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.overlays import trainings_beside
 from pipeline.translation.augment import captions_in
 from pipeline.vectors.filtering import SCORES
 from tests.pipeline.tiny import Tiny
@@ -115,3 +117,20 @@ def test_evidence_of_a_language():
 def test_filters_that_make_no_sense_are_one_line(tiny: Tiny, settings: list[str], expected: str):
     with pytest.raises(RecipeError, match=expected):
         tiny.recipe(*settings)
+
+
+def test_another_model_filters_on_the_row_of_a_dual_encoder() -> None:
+    """It has words and options of its own."""
+    recipe = load_recipe("scenes", [
+        "--vse.model=dual-encoder", "--vse.pretrained=some/network", "--vse.options={text: full}", "--vse.only=[none]",
+        "--vse.reranker.model=null", "--mmt.systems=[mt]", "--augment.paths=[mt:en-de, mt:en-de@fits]",
+        "--augment.filters.fits={by: image, keep: 0.5, retrieval: {row: none, model: san, min_count: 1}}",
+        "--mmt.rerank.retrieval={row: none, model: san}",
+        "--augment.captioner={row: none, model: gxn, options: {generate: [i2t]}}",
+    ])  # fmt: skip
+    beside = trainings_beside(recipe)
+    assert {key: (own.model, own.pretrained, own.options) for key, own in beside.items()} == {
+        "augment.captioner": ("gxn", None, {"generate": ["i2t"]}),
+        "augment.filters.fits.retrieval": ("san", None, {}), "mmt.rerank.retrieval": ("san", None, {}),
+    }  # fmt: skip
+    assert beside["augment.filters.fits.retrieval"].min_count == 1

@@ -67,11 +67,15 @@ def test_it_is_exported_and_searches_in_each_language(trained: tuple[str, Tiny],
     ("model", "row", "words"),
     [
         ("mule", "en/human", "vse.model mule compares the captions of an image, but no group of vse.rows.both"),
-        ("mlmme", "en/human", "vse.model mlmme compares the captions of an image, but no group of vse.rows.both"),
+        ("mlmme", "en/human", "vse.model mlmme compares the captions of an image in two languages, but no group of"),
+        ("mlmme", "2*en/human", "vse.model mlmme compares the captions of an image in two languages, but no group of"),
+        ("pivot-parallel-sym", "2*en/human", "compares the captions of an image in two languages, but no group of"),
+        ("pivot-parallel-asym", "en/human, de/human", "of an image in two languages, but no group of vse.rows.both"),
     ],
 )
 def test_rows_without_captions_to_compare_are_one_line(tiny: Tiny, model: str, row: str, words: str) -> None:
-    recipe = tiny.recipe(*arguments(model), f"--vse.rows.both=[{row}]")
+    options = arguments(model) if model in OPTIONS else [f"--vse.model={model}", "--vse.only=[both]"]
+    recipe = tiny.recipe(*options, f"--vse.rows.both=[{row}]", "--vse.reranker.model=null")
     with pytest.raises(RecipeError, match=words):
         Graph(recipe, tiny.workspace).rows
 
