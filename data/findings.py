@@ -78,6 +78,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
         *_some("warning", EMPTY, "text", corpus.empty),
         *_some("warning", UNNAMED, "pictures", corpus.unnamed),
         *_some("warning", "lines left out, for their picture is not there", "text", corpus.missing),
+        *_some("warning", "texts that are named as no picture", "text", corpus.stray),
         *_some("warning", f"{UNREADABLE}, left out with their captions", "pictures", corpus.unreadable),
         *_some("warning", HALF_QUOTED, "text", corpus.half_quoted),
         *_shared_sentences(corpus, sentences),

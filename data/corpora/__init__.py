@@ -29,6 +29,7 @@ class Corpus:
         empty: where lines stand (`file:line`) that were left out because a sentence in them is empty.
         unnamed: pictures of the corpus's folder that no caption names; empty where lists decide what is read.
         missing: what is wrong with lines that were left out since their picture is not there.
+        stray: texts of a folder of captions that are named as no picture.
         unreadable: what is wrong with pictures that were left out with their captions.
         half_quoted: where cells in quotation marks stand that are kept, for not all of their file are written so.
         twins: twin image ids and expected words for the ambiguity test; empty in most corpora.
@@ -44,6 +45,7 @@ class Corpus:
     empty: list[str] = field(default_factory=list)
     unnamed: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    stray: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     half_quoted: list[str] = field(default_factory=list)
     twins: list[dict[str, str]] = field(default_factory=list)

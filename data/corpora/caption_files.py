@@ -1,4 +1,4 @@
-"""Which files hold somebody's own captions: one table, a table a language, or a text a picture."""
+"""Which files hold somebody's own captions (one table, a table a language, or a text a picture), and their columns."""
 
 import re
 from collections.abc import Sequence
@@ -8,11 +8,13 @@ from data.errors import DataError
 from data.language_codes import NLLB, language_called
 from data.lines import visible_files
 from data.pictures import PictureNames, is_inside
+from data.tables import CAPTION, CAPTION_OF, LANGUAGE, OTHER, PICTURE, SPLIT, holds_captions
 
 TEXT = ".txt"
 """What the name of a text of one picture ends in."""
 LANGUAGE_CODE = "*"
 """What stands for the code of a language in the name of a table a language: `captions.*.tsv`."""
+_COLUMNS = {PICTURE, LANGUAGE, SPLIT, OTHER}
 _PLAIN, _REGION = r"[A-Za-z]{2,3}", r"[-_][A-Za-z]{2,4}"
 _CODES = [rf"(?<![A-Za-z]){code}(?![A-Za-z])" for code in (_PLAIN, _PLAIN + _REGION)]
 _ENDINGS = r"(\.(tsv|csv|txt|token))?(\.gz)?$"
@@ -23,11 +25,35 @@ def is_code(language: str) -> bool:
     return language.isascii() and language.isalpha() and language.islower()
 
 
+def require_columns(columns: Sequence[str]) -> None:
+    """Refuse a list of what columns hold that makes no table of captions; an empty one is none.
+
+    Raises:
+        DataError: it makes none.
+
+    Examples:
+        >>> require_columns(["picture", "caption:en", "-"])
+    """
+    if not columns:
+        return
+    captions = [column for column in columns if holds_captions(column)]
+    others = [column for column in columns if column not in captions]
+    codes = [column.removeprefix(CAPTION_OF) for column in captions if column != CAPTION]
+    once = all(columns.count(column) == 1 for column in columns if column != OTHER)
+    if not (captions and PICTURE in others and {*others} <= _COLUMNS and once and all(map(is_code, codes))):
+        raise DataError(f"folder: columns are {[*columns]}; expected picture and caption, or caption:en and "
+                        "others, perhaps language and split, each once, and - for others")  # fmt: skip
+
+
 def texts_in(folder: Path, names: PictureNames) -> dict[Path, str]:
     """The texts of a folder that are named as a picture (`1.txt` or `1.jpg.txt` for `1.jpg`) → that picture."""
-    files = [path for path in sorted(visible_files(folder)) if path.suffix.lower() == TEXT and is_inside(path, folder)]
-    named = {path: names.name_of(path.relative_to(folder).as_posix()[: -len(TEXT)]) for path in files}
+    named = {path: names.name_of(path.relative_to(folder).as_posix()[: -len(TEXT)]) for path in all_texts(folder)}
     return {path: name for path, name in named.items() if name is not None}
+
+
+def all_texts(folder: Path) -> list[Path]:
+    """The texts of a folder, whatever they are named."""
+    return [path for path in sorted(visible_files(folder)) if path.suffix.lower() == TEXT and is_inside(path, folder)]
 
 
 def tables_in(path: Path) -> dict[Path, str]:

@@ -15,12 +15,13 @@ added; copies of a picture are in its split.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from data.captions import SPLITS, Caption, Pair, split_called
 from data.corpora import Corpus
-from data.corpora.caption_files import LANGUAGE_CODE, is_code, tables_in, texts_in
+from data.corpora.caption_files import LANGUAGE_CODE, all_texts, is_code, require_columns, tables_in, texts_in
 from data.corpora.picture_splits import PictureSplits
 from data.errors import BadLines, DataError, MissingPictureError
 from data.language_codes import language_called
@@ -32,7 +33,6 @@ from data.tables import (
     CAPTION_OF,
     KNOWN_HEADINGS,
     LANGUAGE,
-    OTHER,
     PICTURE,
     SPLIT,
     captions_in,
@@ -48,7 +48,6 @@ CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
 """What a line of captions is, in words."""
 WITHOUT_LANGUAGE = "picture TAB caption, and if wanted TAB split"
 """What it is without a column of languages."""
-_COLUMNS = {PICTURE, LANGUAGE, SPLIT, OTHER}
 
 
 @dataclass
@@ -110,20 +109,20 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
     for name in ("validation", "test"):
         if not 0 <= getattr(settings, name) < 1:
             raise DataError(f"folder: {name} is {getattr(settings, name)}; expected a share from 0 to below 1")
-    _require_columns(settings.columns)
+    require_columns(settings.columns)
     paths, left = pictures_in(root / settings.pictures)
     splits = PictureSplits(paths, settings.validation, settings.test)
     reading = _Reading(settings, root / settings.pictures, PictureNames(paths, left, root / settings.pictures), splits)
     captions = reading.captions(path_within(root, settings.captions))
     pairs = [] if settings.parallel is None else list(reading.pairs(path_within(root, settings.parallel)))
     missing = reading.bad.require_missing_alone()
-    split_of = {caption.image_id: caption.split for caption in captions}
-    pictures = {name: paths[name] for name in sorted(split_of | {p.image_id: "" for p in pairs if p.image_id})}
+    named = {*(it.image_id for it in captions), *(it.image_id for it in pairs if it.image_id)}
+    pictures = {name: paths[name] for name in sorted(named)}
     return Corpus(
         captions=captions, pairs=pairs, pictures=pictures,
         regions=None if settings.regions is None else root / settings.regions,
         task="folder", label=settings.label, empty=reading.empty, half_quoted=reading.half_quoted,
-        missing=missing, unnamed=[name for name in paths if name not in pictures],
+        missing=missing, stray=reading.stray, unnamed=[name for name in paths if name not in pictures],
         place=lambda item, language: reading.places[item.caption_id if isinstance(item, Caption) else item.pair_id],
     )  # fmt: skip
 
@@ -135,24 +134,17 @@ def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
         DataError: no root, or no folder of pictures.
     """
     root = _require(root)
-    captions, pictures = root / settings.captions, pictures_in(root / settings.pictures)[0]
-    files = [*(texts_in(captions, PictureNames(pictures)) if captions.is_dir() else tables_in(captions))]
+    captions, (pictures, left) = root / settings.captions, pictures_in(root / settings.pictures)
+    names = PictureNames(pictures, left, root / settings.pictures)
+    files = [*(texts_in(captions, names) if captions.is_dir() else tables_in(captions))]
     files += [root / settings.parallel] if settings.parallel else []
     if settings.regions is not None:
         return files + [root / settings.regions / name for name in ("regions.npy", "boxes.npy", "ids.txt")]
+    if not settings.parallel:  # pictures without captions decide nothing
+        reading = _Reading(settings, root / settings.pictures, names, PictureSplits({}, 0, 0))
+        with suppress(DataError):  # who reads the captions is told
+            pictures = {name: pictures[name] for name in sorted({line.picture for line in reading.lines(captions)})}
     return files + list(pictures.values())
-
-
-def _require_columns(columns: Sequence[str]) -> None:
-    if not columns:
-        return
-    captions = [column for column in columns if holds_captions(column)]
-    others = [column for column in columns if column not in captions]
-    codes = [column.removeprefix(CAPTION_OF) for column in captions if column != CAPTION]
-    once = all(columns.count(column) == 1 for column in columns if column != OTHER)
-    if not (captions and PICTURE in others and {*others} <= _COLUMNS and once and all(map(is_code, codes))):
-        raise DataError(f"folder: columns are {[*columns]}; expected picture and caption, or caption:en and "
-                        "others, perhaps language and split, each once, and - for others")  # fmt: skip
 
 
 def _require(root: Path | None) -> Path:
@@ -186,6 +178,7 @@ class _Reading:
         places: id of a caption or a pair → where it stands.
         empty: where lines without text stand.
         half_quoted: where cells in quotation marks stand that are kept.
+        stray: texts that are named as no picture.
         bad: what is wrong with lines.
     """
 
@@ -196,14 +189,20 @@ class _Reading:
     places: dict[str, str] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
     half_quoted: list[str] = field(default_factory=list)
+    stray: list[str] = field(default_factory=list)
     bad: BadLines = field(default_factory=BadLines)
+
+    def lines(self, path: Path) -> list[_Line]:
+        """The captions of a file, or of a folder of texts, as they stand there; no language where none is given."""
+        if path.is_dir():
+            return list(self._texts(path))
+        return [line for table, language in tables_in(path).items() for line in self._lines(table, language)]
 
     def captions(self, path: Path) -> list[Caption]:
         """The captions of a file, or of a folder of texts."""
-        if path.is_dir():
-            lines = list(self._texts(path))
-        else:
-            lines = [line for table, language in tables_in(path).items() for line in self._lines(table, language)]
+        lines = self.lines(path)
+        if not self.settings.parallel:
+            self.splits.pictures = {name: self.splits.pictures[name] for name in sorted({it.picture for it in lines})}
         for line in (line for line in lines if line.split):
             with self.bad.gather(here := f"{line.file}:{line.number}"):
                 self.splits.give(line.picture, line.split, here)
@@ -215,7 +214,8 @@ class _Reading:
                 continue
             name, place = line.picture, f".{line.place}" if line.place > 1 else ""
             of = line.language if self._a_language_each else ""
-            caption = Caption(name, f"{name}#{of}{line.number}{place}", line.language, line.text, self.splits.of(name))
+            language = line.language or language_of(line.text, self.settings.languages)
+            caption = Caption(name, f"{name}#{of}{line.number}{place}", language, line.text, self.splits.of(name))
             self.places[caption.caption_id] = here
             captions.append(caption)
         if not captions:
@@ -271,7 +271,7 @@ class _Reading:
         for number, cells in rows:
             with self.bad.gather(f"{path}:{number}"):
                 for line in self._row(path, number, cells, columns, expected):
-                    yield replace(line, language=line.language or language or self._language_of(line.text))
+                    yield replace(line, language=line.language or language)
 
     def _refuse_heading(self, path: Path, rows: Sequence[tuple[int, list[str]]], columns: Sequence[str]) -> None:
         """Note that a first row that names no picture, if there is one, may be a heading that is not known."""
@@ -312,21 +312,20 @@ class _Reading:
         """The lines of the texts that are named as pictures; of a text without a caption its first."""
         self._require_languages(folder)
         of_picture: dict[str, Path] = {}
-        for path, name in texts_in(folder, self.names).items():
+        texts = texts_in(folder, self.names)
+        self.stray = [str(path) for path in all_texts(folder) if path not in texts]
+        for path, name in texts.items():
             if (other := of_picture.setdefault(name, path)) != path:
                 problem = f"{path}: captions of picture {name!r}, which {other} has too; keep one of them"
                 self.bad.problems[str(path)] = problem
                 continue
             lines = enumerate(map(str.strip, read_lines(path, "captions, one a line", self.bad)), 1)
             for number, text in [(number, text) for number, text in lines if not is_missing(text)] or [(1, "")]:
-                yield _Line(path, number, 1, name, self._language_of(text), text, "")
+                yield _Line(path, number, 1, name, "", text, "")
 
     def _require_languages(self, path: Path) -> None:
         if not self.settings.languages:
             raise DataError(f"{path}: no column of languages; set corpus.languages to that of the captions, like [en]")
-
-    def _language_of(self, text: str) -> str:
-        return language_of(text, self.settings.languages)
 
     @property
     def _usual(self) -> list[str]:
@@ -335,9 +334,8 @@ class _Reading:
 
     @property
     def _expected(self) -> str:
-        if self.settings.columns:
-            return " TAB ".join(self.settings.columns)
-        return CAPTIONS if LANGUAGE in self._usual else WITHOUT_LANGUAGE
+        usual = CAPTIONS if LANGUAGE in self._usual else WITHOUT_LANGUAGE
+        return " TAB ".join(self.settings.columns) or usual
 
     @property
     def _a_language_each(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from data.captions import HUMAN, read_captions
 from data.corpora.registry import CORPORA
 from data.network_pixels import NetworkPixels
+from data.pictures import pictures_in
 from data.pixels import PixelExtractor, open_images
 from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.pixels import pictures_job
@@ -60,6 +61,8 @@ def index(
         captions, own = _captions(read_captions(folder / "captions.parquet").to_list(), exported.languages)
         if pictures is not None:  # a name may be that of another picture there
             own = _by_file(own, pictures_of(folder), source)
+    if pictures is None:
+        _say_pictures_without_captions(recipe, source)
     place = gallery or gallery_of(recipe, workspace)
     done = update_gallery(place, exported, source, captions, own)
     for name, reason in list(done.left.items())[:_SHOWN]:
@@ -78,6 +81,17 @@ def _has_pictures(recipe: Recipe) -> bool:
     """Are the corpus's pictures files of the person, from which models find all that they read?"""
     corpus = recipe.corpus
     return corpus.root is not None and not CORPORA[corpus.name].brings_regions(corpus.options)
+
+
+def _say_pictures_without_captions(recipe: Recipe, source: Pictures) -> None:
+    """Say how many pictures of somebody's own folder no caption names, and how they are searched too."""
+    folder = getattr(recipe.corpus.options, "pictures", None)
+    if recipe.corpus.name != "folder" or folder is None or recipe.corpus.root is None:
+        return
+    folder = Path(recipe.corpus.root) / folder
+    if spare := len(pictures_in(folder)[0].keys() - source.paths.keys()):
+        every = command("index", recipe.file or recipe.name, "--pictures", str(folder))
+        info(f"{counted(spare, 'pictures')} of {folder} have no caption and are left out; `{every}` takes them too")
 
 
 def _captions(

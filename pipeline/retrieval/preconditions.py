@@ -1,6 +1,7 @@
 """What cannot be trained, or makes no sense: no segmenter, too few captions of an image, a loss between captions of one
 language, several heads on one region."""
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 from datasets import Dataset as Table
@@ -145,3 +146,14 @@ def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key:
                     f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
                     f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
                 )
+
+
+def advise_on_languages(settings: VseSettings, captions: Table) -> None:
+    """Say which languages of the human captions neither a training configuration nor the test reads."""
+    read = {slot.language for row in settings.rows for slot in slots_of(settings, row)} | set(settings.test)
+    unread = Counter(language for language in captions["language"][:] if language not in read)
+    for language, count in unread.items():
+        info(
+            f"{count:,} captions in {language!r} are not read: no row of vse.rows has {language}/human, and vse.test "
+            f"lacks {language!r}", colour="yellow",
+        )  # fmt: skip

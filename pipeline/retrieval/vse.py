@@ -23,7 +23,13 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused, in_folds
 from pipeline.retrieval.generation import Writer
-from pipeline.retrieval.preconditions import require_enough, require_languages, require_segmenters, watched_languages
+from pipeline.retrieval.preconditions import (
+    advise_on_languages,
+    require_enough,
+    require_languages,
+    require_segmenters,
+    watched_languages,
+)
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import by_likelihood, on_first_lists
 from pipeline.retrieval.rows import Row, Trained, slots_of
@@ -131,6 +137,7 @@ def require_written(settings: VseSettings, captions: Table, corpus: Path) -> Non
     Raises:
         RecipeError: there are none of a language, or fewer of each image than a slot draws at once.
     """
+    advise_on_languages(settings, captions)
     training = CaptionsOfImages(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
         slots = slots_of(settings, name)

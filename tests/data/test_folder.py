@@ -232,6 +232,7 @@ def test_a_text_beside_each_picture(root: Path) -> None:
     ]  # fmt: skip
     assert corpus.place(corpus.captions[2], "en") == f"{pictures}/Mu\u0308he.txt:3"
     assert corpus.empty == [f"{pictures}/2.txt:1"]
+    assert corpus.stray == [f"{pictures}/readme.txt"]
     assert {path.name for path in sources(of_texts, root) if path.suffix == ".txt"} == {
         "Mu\u0308he.txt", "1.png.txt", "2.txt",
     }  # fmt: skip

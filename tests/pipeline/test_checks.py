@@ -19,7 +19,12 @@ from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval import vse
-from pipeline.retrieval.preconditions import advise_on_regions, read_in_validation, require_segmenters
+from pipeline.retrieval.preconditions import (
+    advise_on_languages,
+    advise_on_regions,
+    read_in_validation,
+    require_segmenters,
+)
 from pipeline.retrieval.vse import require_parts
 
 
@@ -260,3 +265,14 @@ def test_a_rank_without_a_number_of_ranks_is_none(monkeypatch) -> None:
 def test_an_empty_name_of_the_artifacts_is_none(monkeypatch) -> None:
     monkeypatch.setenv("BILDWORT_ARTIFACTS", "")
     assert Workspace().root == Path("artifacts")
+
+
+def test_captions_in_a_language_that_nothing_reads_are_told(capsys) -> None:
+    captions = table_of([
+        Caption("1", f"1#{number}", language, "un chien", "train") for number, language in enumerate(["en", "fr", "fr"])
+    ])  # fmt: skip
+    advise_on_languages(load_recipe("scenes").vse, captions)
+    told = " ".join(capsys.readouterr().out.split())
+    assert told == "2 captions in 'fr' are not read: no row of vse.rows has fr/human, and vse.test lacks 'fr'"
+    advise_on_languages(load_recipe("scenes", ["--vse.rows.both=[en/human, fr/human]"]).vse, captions)
+    assert capsys.readouterr().out == ""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -179,6 +180,22 @@ def test_captions_of_deleted_pictures_are_refused_or_left_out(tmp_path: Path, mo
     (data / "pictures" / "7.png").rename(data / "pictures" / "7.PNG")  # a name that is written otherwise is a mistake
     assert main(["prepare", *words, "--corpus.unreadable=skip"]) == 1
     assert "did you mean 7.PNG?" in capsys.readouterr().err
+
+
+def test_a_picture_without_a_caption_changes_nothing_that_was_made(tmp_path: Path) -> None:
+    write_folder(data := tmp_path / "data")
+    recipe, workspace = load_recipe("own", [f"--corpus.root={data}"]), Workspace(tmp_path / "artifacts")
+    before = Graph(recipe, workspace).corpus.key
+    shutil.copy(data / "pictures" / "3.png", data / "pictures" / "0-copy.png")  # of a picture with a caption, too
+    assert Graph(recipe, workspace).corpus.key == before
+    read = CORPORA["folder"].read(recipe.corpus.options, data, tmp_path)
+    assert read.unnamed == ["0-copy.png"]
+    (data / "parallel.tsv").write_text("picture\ten\tde\n0-copy.png\tA dog\tEin Hund\n")
+    with_pairs = replace(recipe.corpus.options, parallel="parallel.tsv")
+    assert data / "pictures" / "0-copy.png" in CORPORA["folder"].sources(with_pairs, data)  # pairs may be about it
+    with (data / "captions.tsv").open("a") as file:
+        file.write("0-copy.png\ten\tA picture\n")
+    assert Graph(recipe, workspace).corpus.key != before
 
 
 def test_pictures_of_pairs_alone_keep_their_regions(tmp_path: Path) -> None:
