@@ -20,6 +20,7 @@ from pipeline.reporting.drawings import trained_drawings
 from pipeline.reporting.paper_tables import table_jobs
 from pipeline.reporting.rerank import show_comparisons
 from pipeline.reporting.sts import sts_jobs
+from pipeline.retrieval.preconditions import advise_on_languages
 from pipeline.retrieval.vse import require_parts, require_written, say_recall
 from pipeline.translation.augment import say_captions
 from pipeline.translation.mmt import require_lenders, say_scores
@@ -78,7 +79,10 @@ def _rerankers(graph: Graph) -> list[Job]:
 
 def _require_written(graph: Graph) -> None:
     corpus = graph.workspace.folder(graph.corpus)
-    require_written(graph.recipe.vse, read_captions(corpus / "captions.parquet"), corpus)
+    captions = read_captions(corpus / "captions.parquet")
+    if graph.recipe.corpus.name == "folder":  # of a published set its reader wants some
+        advise_on_languages(graph.recipe.vse, captions)
+    require_written(graph.recipe.vse, captions, corpus)
     require_second_set(graph.recipe, graph.workspace)
 
 

@@ -89,6 +89,12 @@ def require_enough(row: str, groups: Sequence[tuple[Slot, ...]], captions: Capti
                 raise RecipeError(f"vse.rows.{row}: {error}") from None
 
 
+def require_equal_folds(count: int, images: int) -> None:
+    """Refuse folds of the test that would not be equal."""
+    if images % count:
+        raise RecipeError(f"vse.folds is {count}, but {images} test images cannot be cut into as many equal parts")
+
+
 def advise_on_regions(model: RetrievalModel, store: RegionStore) -> None:
     """Print a warning if several heads of a model attend to one region, which makes them equal."""
     heads = getattr(model, "heads", 1)

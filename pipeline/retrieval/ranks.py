@@ -23,6 +23,7 @@ from pipeline.engine.job import Job, Run
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.retrieval.preconditions import require_equal_folds
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training.model_files import load_weights, read_network, refusing_other_code
 from pipeline.training.trainer import evaluate_split, make_trainer
@@ -197,8 +198,7 @@ def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[
     keys = data.image_keys("test")
     if count == 1:
         return []
-    if len(keys) % count:
-        raise RecipeError(f"vse.folds is {count}, but {len(keys)} test images cannot be cut into as many equal parts")
+    require_equal_folds(count, len(keys))
     folds = torch.tensor(keys).chunk(count)
     for language in languages:
         with_captions = torch.tensor(data.image_keys("test", language))

@@ -24,8 +24,8 @@ from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused, in_folds
 from pipeline.retrieval.generation import Writer
 from pipeline.retrieval.preconditions import (
-    advise_on_languages,
     require_enough,
+    require_equal_folds,
     require_languages,
     require_segmenters,
     watched_languages,
@@ -137,7 +137,9 @@ def require_written(settings: VseSettings, captions: Table, corpus: Path) -> Non
     Raises:
         RecipeError: there are none of a language, or fewer of each image than a slot draws at once.
     """
-    advise_on_languages(settings, captions)
+    rows = zip(*(captions[name][:] for name in ("image_id", "split", "language")), strict=True)
+    tested = {image for image, split, language in rows if split == "test" and language in settings.test}
+    require_equal_folds(settings.folds, len(tested))
     training = CaptionsOfImages(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
         slots = slots_of(settings, name)
