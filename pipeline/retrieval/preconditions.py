@@ -12,11 +12,13 @@ from data.mixing import CaptionsOfImages
 from data.regions import RegionStore
 from data.segmentation import require_segmenter
 from data.slots import Slot
+from data.taught import TEXT
 from data.text import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.rows import slots_of
 
 
@@ -56,6 +58,15 @@ def require_pairs(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, 
             f"two of them together (it reads {known}); join slots like `{example} + de/human`, or take a model or "
             "vse.options without these losses"
         )
+
+
+def require_language_of_path(row: str, slots: Sequence[Slot]) -> None:
+    """Refuse slots in another language than their path, `mt:en-de`, writes."""
+    for slot in slots:
+        path = slot.source.removeprefix(TEXT)
+        if ":" in path and slot.language != (written := parse_path(path)[1][-1]):
+            raise RecipeError(f"vse.rows.{row} has {slot.type!r}, but {path!r} writes captions in {written!r}; write "
+                              f"{written}/{slot.source}")  # fmt: skip
 
 
 def require_drawn(row: str, groups: Sequence[tuple[Slot, ...]]) -> None:

@@ -26,13 +26,13 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.overlays import overlaid, teacher_settings, untrained
 from pipeline.recipes.retrieval_settings import TrainingSettings, VseSettings
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import parse_path
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.typed import names_of
 from pipeline.retrieval.preconditions import (
     advise_on_regions,
     read_in_validation,
     require_drawn,
+    require_language_of_path,
     require_languages,
     require_pairs,
     require_training_images,
@@ -335,11 +335,7 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
             raise RecipeError(
                 f"vse.rows.{row} trains on {source!r}, which augment.paths lacks ({', '.join(synthetic)})"
             )
-    for slot in slots:
-        path = slot.source.removeprefix(TEXT)
-        if ":" in path and slot.language != (written := parse_path(path)[1][-1]):
-            raise RecipeError(f"vse.rows.{row} has {slot.type!r}, but {path!r} writes captions in {written!r}; write "
-                              f"{written}/{slot.source}")  # fmt: skip
+    require_language_of_path(row, slots)
     if unknown := sorted(settings.type_weights.keys() - set(types)):
         raise RecipeError(f"vse.type_weights names {unknown[0]!r}, but row {row} trains on {', '.join(types)}")
     return _Mix(groups, types, sources, frozenset(slot.language for slot in slots))

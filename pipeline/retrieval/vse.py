@@ -137,9 +137,10 @@ def require_written(settings: VseSettings, captions: Table, corpus: Path) -> Non
     Raises:
         RecipeError: there are none of a language, or fewer of each image than a slot draws at once.
     """
-    rows = zip(*(captions[name][:] for name in ("image_id", "split", "language")), strict=True)
-    tested = {image for image, split, language in rows if split == "test" and language in settings.test}
-    require_equal_folds(settings.folds, len(tested))
+    if settings.folds > 1:
+        rows = zip(*(captions[name][:] for name in ("image_id", "split", "language")), strict=True)
+        tested = {image for image, split, language in rows if split == "test" and language in settings.test}
+        require_equal_folds(settings.folds, len(tested))
     training = CaptionsOfImages(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
         slots = slots_of(settings, name)

@@ -101,6 +101,14 @@ def _reads_pictures(translator: Job) -> bool:
     return "pictures" in translator.settings or any(map(_reads_pictures, parts))
 
 
+def _to_mend(recipe: Recipe, path: str) -> str:
+    """What to do about a translator whose translations are empty."""
+    system = parse_path(path)[0]
+    if is_pretrained(recipe.mmt, system):
+        return f"take another translator (mmt.pretrained.{system}.model)"
+    return "train longer (mmt.finetune.steps)"
+
+
 def _synthesis_job(
     recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None, read: Mapping[str, Any]
 ) -> Job:
@@ -147,10 +155,7 @@ def _synthesis_job(
             for number, new in _numbered(translations, wanted.captions)
         ]
         if not synthetic:
-            system = parse_path(path)[0]
-            advice = "take another translator" if is_pretrained(recipe.mmt, system) else "train longer"
-            key = f"mmt.pretrained.{system}.model" if is_pretrained(recipe.mmt, system) else "mmt.finetune.steps"
-            raise RecipeError(f"augment {path}: every translation is empty; {advice} ({key})")
+            raise RecipeError(f"augment {path}: every translation is empty; {_to_mend(recipe, path)}")
         originals = {caption.caption_id: caption for caption in human}
         _write_examples(folder, path, synthetic, originals, pictures_of(inputs["corpus"]), (origin, target))
         empty = sum(not any(new.text.strip() for new in translations) for translations in candidates)
