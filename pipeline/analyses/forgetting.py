@@ -71,7 +71,7 @@ def forgetting_job(tested: Trained) -> Job | None:
         model, text = load_model(inputs["model"], name)
         model.to(device_of(settings.trainer))
         if not frozen:
-            write_vectors(folder, model, NetworkPixels(name), _pictures(on))
+            write_vectors(folder, model, NetworkPixels(name), _pictures(on), {})
         images = VectorStore(inputs[_START] if frozen else folder)
         before = {language: read_ranks(inputs[_START], language) for language in _languages(on)}
         after = _ranks(model, text, images, on)
@@ -100,7 +100,7 @@ def _start_job(name: str, network: str, second: SecondSet, trainer: TrainerSetti
         on = second.read(inputs)
         model, text, reader = whole_network(name, _languages(on))
         model.to(device_of(trainer))
-        write_vectors(folder, model, reader, _pictures(on))
+        write_vectors(folder, model, reader, _pictures(on), {})
         write_ranks(folder, _ranks(model, text, VectorStore(folder), on))
         return {"images": len(_images(on)), "captions": len(on.captions)}
 

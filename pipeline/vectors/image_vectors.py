@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from data.errors import DataError
 from data.network_pixels import NetworkPixels
 from data.parts import write_in_parts
 from data.pixels import VectorStore, files_of, open_images
@@ -19,10 +21,16 @@ from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.corpus.prepare import captioned_images, pictures_of
+from pipeline.engine.artifacts import read_manifest, source_digest
+from pipeline.engine.files import digest_of
 from pipeline.engine.job import Job
+from pipeline.engine.machine import library_versions
+from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import OF_NETWORK, device_of, load_model, save_model
 from pipeline.visualization.encoded import encoded_images
+
+Vector = NDArray[np.float32]
 
 VERSION = 1
 DUAL = "dual-encoder"
@@ -30,6 +38,7 @@ REVISION = "revision.txt"
 """File of the revision of the network whose image vectors they are; empty for a folder."""
 VECTORS = "image-vectors"
 """What the names of these jobs begin with."""
+_DIGESTS = "digests.txt"  # file of the SHA-256 of each picture, a line an image
 _PART = 512  # images in a file of finished vectors
 _BATCH = 32
 
@@ -37,7 +46,8 @@ _BATCH = 32
 def network_job(name: str, files: str | None, corpus: Job, pictures: str | None, trainer: TrainerSettings) -> Job:
     """The job that encodes the pictures of a corpus by the image tower of a dual encoder, and keeps that tower.
 
-    It leaves `vectors.npy` and `ids.txt`, the tower as a retrieval model, and goes on where it was stopped.
+    It leaves `vectors.npy` and `ids.txt`, the tower as a retrieval model, and goes on where it was stopped. Where the
+    corpus has changed, the vectors of unchanged pictures are taken from what an earlier job left.
 
     Args:
         name: of the network, a folder or a name on the hub.
@@ -52,11 +62,15 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
         reader, ids = NetworkPixels(name), captioned_images(inputs["corpus"])
         model, arguments = image_tower(name, reader.size)
         model.eval().to(device_of(trainer))
-        files = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
-        write_vectors(folder, model, reader, dict(zip(ids, files, strict=True)))
+        paths = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
+        revision, digests = revision_of(name) or "", [digest_of(path) for path in paths]
+        earlier = _earlier(folder.parent, files or name, revision)
+        known = {image: earlier[digest] for image, digest in zip(ids, digests, strict=True) if digest in earlier}
+        write_vectors(folder, model, reader, dict(zip(ids, paths, strict=True)), known)
         save_model(folder, DUAL, arguments, model)
-        (folder / REVISION).write_text(revision_of(name) or "", encoding="utf-8")
-        return {"images": len(ids), "dim": model.dim}
+        (folder / REVISION).write_text(revision, encoding="utf-8")
+        (folder / _DIGESTS).write_text("".join(f"{digest}\n" for digest in digests), encoding="utf-8")
+        return {"images": len(ids), "computed": len(ids) - len(known), "dim": model.dim}
 
     settings = {"pretrained": files or name, "pictures": pictures}
     return Job(VECTORS, "vse", VERSION, settings, {"corpus": corpus}, run, headline=_headline)
@@ -136,7 +150,25 @@ def _loaded(arguments: dict[str, Any]) -> DualEncoder:
     return model
 
 
-def write_vectors(folder: Path, model: RetrievalModel, reader: NetworkPixels, pictures: Mapping[str, Path]) -> None:
+def _earlier(jobs: Path, pretrained: str, revision: str) -> dict[str, Vector]:
+    """SHA-256 of a picture → its vector, of all that finished jobs left by the same network, code and libraries."""
+    same = (VERSION, source_digest(), library_versions())
+    found: dict[str, Vector] = {}
+    for path in sorted(jobs.glob(f"*/{_DIGESTS}")):
+        with suppress(RecipeError, DataError, OSError, ValueError, KeyError):  # unfinished, damaged, of another version
+            about = read_manifest(path.parent)
+            if about["settings"]["pretrained"] != pretrained or (path.parent / REVISION).read_text("utf-8") != revision:
+                continue
+            if (about["version"], about["source"], about["libraries"]) == same and path.parent.suffix != ".before":
+                vectors = VectorStore(path.parent).regions[:, 0]
+                found |= dict(zip(path.read_text(encoding="utf-8").split(), vectors, strict=True))
+    return found
+
+
+def write_vectors(
+    folder: Path, model: RetrievalModel, reader: NetworkPixels, pictures: Mapping[str, Path],
+    known: Mapping[str, Vector],
+) -> None:  # fmt: skip
     """Write `vectors.npy` and `ids.txt` of pictures; goes on where it was stopped.
 
     Args:
@@ -144,19 +176,23 @@ def write_vectors(folder: Path, model: RetrievalModel, reader: NetworkPixels, pi
         model: that encodes them.
         reader: what it reads them with.
         pictures: image id → file.
+        known: image id → vector (H), of those that are not encoded again.
 
     Raises:
         DataError: a picture cannot be read.
     """
-    files = list(pictures.values())
+    ids = list(pictures)
 
     def parts(start: int) -> Iterator[NDArray[np.float32]]:
         """Vectors (n, H) of the pictures from one on, a part at a time."""
-        read = reader.read(files[start:], cores())
-        while pixels := list(islice(read, _PART)):
-            yield _encoded(model, np.stack(pixels))
+        read = reader.read([pictures[image] for image in ids[start:] if image not in known], cores())
+        for first in range(start, len(ids), _PART):
+            some = ids[first : first + _PART]
+            pixels = list(islice(read, sum(image not in known for image in some)))
+            new = iter(_encoded(model, np.stack(pixels)) if pixels else ())
+            yield np.stack([known[image] if image in known else next(new) for image in some])
 
-    _write(folder, list(pictures), parts)
+    _write(folder, ids, parts)
 
 
 def _encoded(model: RetrievalModel, images: NDArray[Any]) -> NDArray[np.float32]:
@@ -177,4 +213,5 @@ def _write(folder: Path, ids: list[str], encode: Callable[[int], Iterable[NDArra
 
 
 def _headline(figures: Mapping[str, Any]) -> str:
-    return f"vectors of {figures['images']:,} images"
+    new = figures.get("computed", figures["images"])
+    return f"vectors of {figures['images']:,} images" + (f", {new:,} of them new" if new < figures["images"] else "")

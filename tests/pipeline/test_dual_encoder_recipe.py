@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from pipeline.training.model_files import TEXT
 from tests.modules.dual_networks import save
 from tests.pipeline.kills import Kills, Moment
 from tests.pipeline.test_killed import contents
-from tests.pipeline.tiny import ROOT, Tiny
+from tests.pipeline.tiny import ROOT, Tiny, ran
 
 pytestmark = pytest.mark.whole
 
@@ -80,6 +81,24 @@ def test_vectors_of_images_are_computed_once_for_all_rows_and_seeds(trained: Tin
     assert {job.inputs["images"].key for job in jobs} == {vectors.name}
     assert {job.name for job in jobs} == {*JOBS, "vse-student-student-1", "vse-student-student-2"}  # nothing is drawn
     assert trained.job("pictures-network").is_dir()  # of `lora`, whose image tower is trained
+
+
+def test_where_the_corpus_changes_only_new_pictures_are_encoded(trained: Tiny, network: Path, tmp_path: Path) -> None:
+    made = trained.without(tmp_path / "made", "vse-*")
+    graph = Graph(made.recipe(*arguments(network, "zero-shot")), made.workspace)
+    first = graph.rows[0].job.inputs["images"]
+    listed, before = (made.workspace.folder(first) / name for name in ("digests.txt", "vectors.npy"))
+    changed = replace(first, settings=first.settings | {"pictures": "others"})  # as where a caption was edited
+    for unknown in (0, 2):  # pictures that are not those of the finished job
+        digests = listed.read_text().splitlines()
+        listed.write_text("\n".join(["another"] * unknown + digests[unknown:]))
+        after = np.load(ran(made.workspace, changed, force=True) / "vectors.npy")
+        np.testing.assert_array_equal(after[unknown:], np.load(before)[unknown:])
+        np.testing.assert_allclose(after, np.load(before), atol=1e-6)
+        assert made.workspace.manifest(changed)["metrics"]["computed"] == unknown
+    listed.write_text("\n".join(digests[1:]))  # damaged: nothing of it is taken
+    ran(made.workspace, changed, force=True)
+    assert made.workspace.manifest(changed)["metrics"]["computed"] == len(after)
 
 
 def test_the_zero_shot_row_has_figures_and_no_checkpoint(trained: Tiny, network: Path) -> None:
