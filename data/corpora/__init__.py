@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data.captions import Caption, Pair
 from data.characters import composed
-from data.errors import BadLinesError
+from data.errors import BadLinesError, DataError
 from data.regions import RegionStore
 
 
@@ -77,3 +77,22 @@ class Corpus:
             DataError: they are damaged.
         """
         return RegionStore(self.regions) if isinstance(self.regions, Path) else self.regions
+
+
+def require_root(root: Path | None, name: str) -> Path:
+    """The data root of a corpus that reads files.
+
+    Args:
+        root: what is set, if it is.
+        name: of the corpus.
+
+    Raises:
+        DataError: it is not set.
+
+    Examples:
+        >>> require_root(Path("downloads"), "multi30k").name
+        'downloads'
+    """
+    if root is None:
+        raise DataError(f"{name}: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
+    return root

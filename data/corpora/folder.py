@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from data.captions import SPLITS, Caption, Pair, split_called
-from data.corpora import Corpus
+from data.corpora import Corpus, require_root
 from data.corpora.caption_files import LANGUAGE_CODE, all_texts, is_code, require_columns, tables_in, texts_in
 from data.corpora.picture_splits import PictureSplits
 from data.errors import BadLines, DataError, MissingPictureError
@@ -103,7 +103,7 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
         DataError: no root, or a setting that does not fit.
         BadLinesError: lines that do not fit, named by file and number, or no caption has a picture.
     """
-    root = _require(root)
+    root = require_root(root, "folder")
     if wrong := [code for code in settings.languages if not is_code(code)]:
         raise DataError(f"folder: languages has {wrong[0]!r}, expected codes like en or de")
     for name in ("validation", "test"):
@@ -133,7 +133,7 @@ def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
     Raises:
         DataError: no root, or no folder of pictures.
     """
-    root = _require(root)
+    root = require_root(root, "folder")
     captions, (pictures, left) = root / settings.captions, pictures_in(root / settings.pictures)
     names = PictureNames(pictures, left, root / settings.pictures)
     files = [*(texts_in(captions, names) if captions.is_dir() else tables_in(captions))]
@@ -145,12 +145,6 @@ def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
         with suppress(DataError):  # who reads the captions is told
             pictures = {name: pictures[name] for name in sorted({line.picture for line in reading.lines(captions)})}
     return files + list(pictures.values())
-
-
-def _require(root: Path | None) -> Path:
-    if root is None:
-        raise DataError("folder: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
-    return root
 
 
 @dataclass

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from data.captions import Caption, Pair, split_called
-from data.corpora import Corpus
+from data.corpora import Corpus, require_root
 from data.corpora.coco_form import entries_of_coco, id_of
 from data.corpora.coco_translations import ImageNames, Translated, place_of, read_splits, read_translated
 from data.corpora.drawn_split import drawn_split
@@ -113,7 +113,7 @@ def read(settings: KarpathySettings, root: Path | None, folder: Path) -> Corpus:
     Raises:
         DataError: no root, or a setting or a file that does not fit.
     """
-    root = _require(root)
+    root = require_root(root, "karpathy")
     _check(settings)
     path, pictures, regions = root / settings.captions, settings.pictures, settings.regions
     images = _read_images(path, settings.keep_suffix)
@@ -145,7 +145,7 @@ def sources(settings: KarpathySettings, root: Path | None) -> list[Path]:
     Raises:
         DataError: no root.
     """
-    root = _require(root)
+    root = require_root(root, "karpathy")
     known = settings.translated
     names = [settings.captions, *(known[language] for language in settings.languages if language in known)]
     names += [*settings.splits.values(), *settings.parallel.values()]
@@ -155,12 +155,6 @@ def sources(settings: KarpathySettings, root: Path | None) -> list[Path]:
     elif settings.pictures is not None:
         files += pictures_in(root / settings.pictures)[0].values()
     return sorted(files)
-
-
-def _require(root: Path | None) -> Path:
-    if root is None:
-        raise DataError("karpathy: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
-    return root
 
 
 def _check(settings: KarpathySettings) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from data.captions import Caption, Pair
-from data.corpora import Corpus
+from data.corpora import Corpus, require_root
 from data.corpora.multi30k_files import (
     ORIGINALS,
     TASKS,
@@ -86,7 +86,7 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
     Raises:
         DataError: no root, or a setting or a file that does not fit.
     """
-    root = _require(root)
+    root = require_root(root, "multi30k")
     _check(settings)
     text = root / settings.text
     official = official_images(text, settings.task)
@@ -115,12 +115,6 @@ def read(settings: Multi30kSettings, root: Path | None, folder: Path) -> Corpus:
         place=_Places(text, settings, official, root / settings.parallel if settings.parallel is not None else None),
         empty=list(dict.fromkeys(empty)),
     )
-
-
-def _require(root: Path | None) -> Path:
-    if root is None:
-        raise DataError("multi30k: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
-    return root
 
 
 def _check(settings: Multi30kSettings) -> None:
@@ -269,7 +263,7 @@ def sources(settings: Multi30kSettings, root: Path | None) -> list[Path]:
     Raises:
         DataError: no root.
     """
-    root = _require(root)
+    root = require_root(root, "multi30k")
     folders = [root / settings.text]
     folders += [root / name for name in (settings.splits, settings.regions) if name is not None]
     files = [path for folder in folders for path in visible_files(folder)]

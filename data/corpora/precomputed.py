@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.captions import Caption, Pair
-from data.corpora import Corpus
+from data.corpora import Corpus, require_root
 from data.errors import DataError
 from data.lines import read_lines
 from data.regions import RegionStore, open_array
@@ -80,7 +80,7 @@ def read(settings: PrecomputedSettings, root: Path | None, folder: Path) -> Corp
     Raises:
         DataError: no root, a setting or a file that does not fit, or counts that do not.
     """
-    root = _require(root)
+    root = require_root(root, "precomputed")
     if settings.lines_per_image < 1:
         raise DataError(f"precomputed: lines_per_image is {settings.lines_per_image}; expected 1 or more")
     if len(set(_names(settings).values())) < 3:
@@ -106,7 +106,7 @@ def sources(settings: PrecomputedSettings, root: Path | None) -> list[Path]:
     Raises:
         DataError: no root.
     """
-    folder, names = _require(root) / settings.folder, _names(settings).values()
+    folder, names = require_root(root, "precomputed") / settings.folder, _names(settings).values()
     ids = [folder / f"{name}_ids.txt" for name in names] if settings.ids else []
     needed = [folder / f"{name}_{kind}" for name in names for kind in ("ims.npy", "caps.txt")]
     return sorted(needed + [path for path in ids if path.is_file()])
@@ -151,12 +151,6 @@ class _Rows:
                 "beyond ±65504 (float16); extract that image again"
             )
         return regions
-
-
-def _require(root: Path | None) -> Path:
-    if root is None:
-        raise DataError("precomputed: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
-    return root
 
 
 def _names(settings: PrecomputedSettings) -> dict[str, str]:

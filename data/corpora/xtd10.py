@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from data.captions import Caption
-from data.corpora import Corpus
+from data.corpora import Corpus, require_root
 from data.corpora.multi30k_files import read_list
 from data.errors import DataError
 from data.language_codes import NLLB
@@ -64,7 +64,7 @@ def read(settings: Xtd10Settings, root: Path | None, folder: Path) -> Corpus:
     Raises:
         DataError: no root, a setting or a file that does not fit, or an image without regions or picture.
     """
-    root = _require(root)
+    root = require_root(root, "xtd10")
     text = root / settings.text
     files = _caption_files(text, settings.languages)
     line_of = _images(text / _LIST)
@@ -92,7 +92,7 @@ def sources(settings: Xtd10Settings, root: Path | None) -> list[Path]:
     Raises:
         DataError: no root, or a file that is missing or does not fit.
     """
-    root = _require(root)
+    root = require_root(root, "xtd10")
     text = root / settings.text
     files = [text / _LIST, *_caption_files(text, settings.languages).values()]
     if settings.regions is not None:
@@ -100,12 +100,6 @@ def sources(settings: Xtd10Settings, root: Path | None) -> list[Path]:
     elif settings.pictures is not None:
         files += _pictures(root / settings.pictures, _images(text / _LIST), text / _LIST).values()
     return sorted(files)
-
-
-def _require(root: Path | None) -> Path:
-    if root is None:
-        raise DataError("xtd10: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
-    return root
 
 
 def _caption_files(folder: Path, wanted: list[str]) -> dict[str, Path]:
