@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.sentences import sentence_hash
 
 if TYPE_CHECKING:  # takes a second to import
@@ -197,5 +197,5 @@ def _read_table(path: Path) -> pa.Table:
     try:
         return pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:  # OSError: damaged inside, or not readable
-        raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}); delete {path.parent} and "
+        raise DataError(f"{path}: not a readable Parquet file ({one_line(error)}); delete {path.parent} and "
                         "run the same command again") from None  # fmt: skip

@@ -93,3 +93,17 @@ class BadLines:
         if self.problems.keys() > self.missing:
             self.require_none()
         return list(self.problems.values())
+
+
+def one_line(error: Exception, longest: int = 200) -> str:
+    """What an error of a library says, on one line without a full stop; the name of its class if it says nothing.
+
+    Args:
+        error: caught.
+        longest: letters, of a longer message the first ones.
+
+    Examples:
+        >>> one_line(ValueError("no weights\\n  in the file")), one_line(KeyError())
+        ('no weights in the file', 'KeyError')
+    """
+    return " ".join(str(error).split())[:longest].rstrip(" .") or type(error).__name__

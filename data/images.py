@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from data.errors import DataError
+from data.errors import DataError, one_line
 
 T = TypeVar("T")
 
@@ -126,8 +126,7 @@ def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
             f"{path}: not a readable picture (it is none of {', '.join(most)} and {last}); replace it or leave it out"
         ) from None
     except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path}: not a readable picture ({reason}); replace it or leave it out") from None
+        raise DataError(f"{path}: not a readable picture ({one_line(error)}); replace it or leave it out") from None
 
 
 def _as_rgb(image: Image.Image, size: int | None) -> Image.Image:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.extractor import Extractor
 from data.images import open_picture
 from data.objects import Found
@@ -108,7 +108,7 @@ def _processor(name: str) -> Any:
     try:
         return AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)
     except Exception as error:  # a damaged file can raise anything
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error)
         raise DataError(f"vse.pretrained {name!r}: no image processor of transformers there ({reason})") from None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.lines import read_lines
 
 _EXPECTED = "a region store: regions.npy, boxes.npy and ids.txt, an image id a line"
@@ -198,7 +198,7 @@ def read_standard(folder: Path) -> tuple[NDArray[np.floating], NDArray[np.floati
         with np.load(folder / _STANDARD, allow_pickle=False) as arrays:
             return arrays["mean"].astype(np.float32), arrays["scale"].astype(np.float32)
     except Exception as error:  # a damaged archive can raise anything
-        reason = " ".join(str(error).split())[:100]
+        reason = one_line(error)
         raise DataError(f"{folder / _STANDARD}: not readable ({reason}); run prepare again with --force") from None
 
 
@@ -229,8 +229,7 @@ def open_array(path: Path, expected: str) -> NDArray[np.floating]:
     try:
         return np.lib.format.open_memmap(path, mode="r")  # unlike np.load it refuses .npz, pickles and empty files
     except Exception as error:  # the header is parsed as Python: a damaged one can raise anything
-        reason = " ".join(str(error).split())[:100]
-        raise DataError(f"{path}: not a readable .npy file, perhaps cut short ({reason})") from None
+        raise DataError(f"{path}: not a readable .npy file, perhaps cut short ({one_line(error)})") from None
 
 
 def _map(path: Path, dtype: type[np.floating]) -> NDArray[np.floating]:

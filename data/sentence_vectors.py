@@ -10,7 +10,7 @@ from datasets import Dataset as Table
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.padding import pad
 from data.parts import write_in_parts
 from data.reading import Words
@@ -146,6 +146,6 @@ def open_vectors(folder: Path) -> tuple[list[str], NDArray[np.float32]]:
         if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(sentences):
             raise ValueError(f"{len(sentences)} sentences, but vectors {vectors.shape} of {vectors.dtype}")
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
+        reason = one_line(error)
         raise DataError(f"{folder}: no sentence vectors ({reason}); delete it and run the stage vse again") from None
     return sentences, vectors

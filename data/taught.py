@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from data.captions import Caption
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.pixels import WHOLE, VectorStore
 from data.regions import RegionStore
 from data.sentence_vectors import Arrays, open_vectors
@@ -69,7 +69,7 @@ def _pairs(folder: Path) -> list[dict[str, str]]:
     try:
         return [{name: row[name] for name in TaughtPair._fields} for row in pq.read_table(folder / _PAIRS).to_pylist()]
     except (OSError, KeyError, pa.ArrowException) as error:
-        raise _damaged(folder, str(error).splitlines()[0]) from None
+        raise _damaged(folder, one_line(error)) from None
 
 
 def _damaged(folder: Path, reason: str) -> DataError:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from data.characters import composed
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.reading import Words, words_of_pieces, words_read
 from data.segmentation import PACKAGES, segment
 from data.text import (
@@ -75,7 +75,7 @@ class PretrainedTokens:
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = one_line(error)
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there ({reason})") from None
         if len(self.tokenizer) <= len(self.tokenizer.all_special_ids):  # transformers returns an empty tokenizer
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there (it knows no words)")

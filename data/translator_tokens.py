@@ -5,7 +5,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.language_codes import NLLB, code_of, spellings
 from data.reading import Words, words_of_pieces
 from data.text import MAX_TOKENS, tokenize
@@ -97,8 +97,7 @@ class TranslatorTokens:
         except Exception as error:  # of many kinds, RuntimeError by sentencepiece among them
             if len(wanted) == 1 and PACKAGE in str(error):
                 raise self._no_package() from None
-            reason = " ".join(str(error).split())[:200]
-            raise DataError(f"{self._where}: no tokenizer of a translator there ({reason})") from None
+            raise DataError(f"{self._where}: no tokenizer of a translator there ({one_line(error)})") from None
         if isinstance(tokenizer, wanted):
             return tokenizer
         if len(wanted) == 1:

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelFor
 from transformers.models.auto.modeling_auto import MODEL_FOR_OBJECT_DETECTION_MAPPING
 from transformers.utils import logging
 
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.objects import Found
 
 _LEADING = 16  # states before those of the patches, at most: the class's, registers
@@ -163,7 +163,7 @@ def _load(name: str) -> tuple[Any, Any, Any]:
 
 def _not_found(name: str, error: Exception) -> str:
     """Why a network cannot be read, and what to do."""
-    reason, advice = " ".join(str(error).split())[:200], ""
+    reason, advice = one_line(error), ""
     if (folder := Path(name)).is_dir():
         files = {path.name for path in folder.iterdir()}
         if "config.json" in files and not files & {"preprocessor_config.json", "processor_config.json"}:

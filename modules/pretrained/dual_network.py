@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from modules.errors import ModelError
+from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
 from modules.pretrained.adapters import add_adapters, merge_adapters
 from modules.pretrained.quiet import quiet
@@ -53,7 +53,7 @@ class DualNetwork(nn.Module):
             with quiet():
                 network = AutoModel.from_config(AutoConfig.for_model(**config), trust_remote_code=False)
         except Exception as error:  # of another version, or damaged
-            raise ModelError(f"vse.pretrained: no network {kind!r} can be made ({_reason(error)})") from None
+            raise ModelError(f"vse.pretrained: no network {kind!r} can be made ({one_line(error)})") from None
         for name, _ in list(network.named_children()):
             if towers != "both" and name.startswith("vis") != (towers == "image"):
                 setattr(network, name, None)
@@ -295,10 +295,6 @@ def _size(config: dict[str, Any]) -> int:
 
 def _not_found(name: str, error: Exception) -> ModelError:
     return ModelError(
-        f"vse.pretrained {name!r}: no dual encoder of transformers there ({_reason(error)}); expected a folder, or a "
+        f"vse.pretrained {name!r}: no dual encoder of transformers there ({one_line(error)}); expected a folder, or a "
         "name on the hub; without internet, copy it into a folder (`hf download NAME --local-dir FOLDER`) and name that"
     )
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

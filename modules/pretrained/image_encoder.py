@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modules.errors import ModelError
+from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
 
 _BLOCK = 32  # pictures that are read together without a gradient: bounds memory
@@ -41,7 +41,7 @@ class ImageEncoder(nn.Module):
         try:
             self.network = AutoModel.from_config(AutoConfig.for_model(**config), trust_remote_code=False)
         except Exception as error:  # of another version, or damaged
-            raise ModelError(f"vse.image_encoder: no network {kind!r} can be made ({_reason(error)})") from None
+            raise ModelError(f"vse.image_encoder: no network {kind!r} can be made ({one_line(error)})") from None
         for name, values in (("mean", mean), ("deviation", deviation)):
             self.register_buffer(name, torch.tensor(values).view(3, 1, 1), persistent=False)
         super().train(False)
@@ -100,7 +100,7 @@ class ImageEncoder(nn.Module):
         except Exception as error:  # each network has its own
             raise ModelError(
                 f"vse.image_encoder: a network {kind!r} gives no regions of pictures of {self.size}×{self.size} pixels "
-                f"({_reason(error)}); set vse.image_encoder_size to the size that it reads, or take a CNN like ResNet"
+                f"({one_line(error)}); set vse.image_encoder_size to the size that it reads, or take a CNN like ResNet"
             ) from None
         return regions.shape[2]
 
@@ -137,8 +137,4 @@ def image_encoder_arguments(name: str, size: int) -> dict[str, Any]:
 
 
 def _not_found(name: str, error: Exception) -> ModelError:
-    return ModelError(f"vse.image_encoder {name!r}: no vision model of transformers there ({_reason(error)})")
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+    return ModelError(f"vse.image_encoder {name!r}: no vision model of transformers there ({one_line(error)})")

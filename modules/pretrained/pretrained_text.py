@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from modules.errors import ModelError
+from modules.errors import ModelError, one_line
 
 Vectors = Any
 """(n, E) float32, of which rows are chosen by an array of numbers: an array, or several on disk."""
@@ -161,8 +161,7 @@ def _config_of(name: str) -> Any:
 
 
 def _not_found(name: str, error: Exception) -> ModelError:
-    reason = " ".join(str(error).split())[:200]
-    return ModelError(f"vse.pretrained {name!r}: no text model of transformers found ({reason})")
+    return ModelError(f"vse.pretrained {name!r}: no text model of transformers found ({one_line(error)})")
 
 
 def _no_text_model(name: str) -> ModelError:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modules.errors import ModelError
+from modules.errors import ModelError, one_line
 from modules.pretrained.quiet import quiet
 from modules.translators.beam import BeamSettings, Hypothesis
 from modules.translators.pretrained import configuration, load_network
@@ -152,7 +152,7 @@ class ImageTextTranslator(nn.Module):
                 if hasattr(processor, "image_processor"):  # by Pillow, so that answers do not depend on torchvision
                     processor.image_processor = AutoImageProcessor.from_pretrained(name, backend="pil", **where)
         except Exception as error:  # of many kinds, ImportError of a package among them
-            reason = " ".join(str(error).split())[:200]
+            reason = one_line(error)
             package = "orchvision" in reason  # of processors that read videos too
             advice = "install it (`pip install torchvision`)" if package else f"expected {_FILES} of the network"
             raise ModelError(f"{self._where}: its processor cannot be loaded ({reason}); {advice}") from None

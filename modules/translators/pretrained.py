@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from modules.errors import ModelError
+from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
 from modules.translators.beam import BeamSettings, Hypothesis
 from modules.translators.sampling import SampleSettings, random_numbers, sampled
@@ -230,7 +230,7 @@ def load_network(kind: Any, name: str, revision: str | None, where: str, what: s
 
 def not_found(where: str, what: str, error: Exception) -> ModelError:
     """The error that there is no such network; arguments as those of `configuration`, and why it was not found."""
-    reason = " ".join(str(error).split())[:200]
+    reason = one_line(error)
     return ModelError(f"{where}: no {what} of transformers found ({reason}); expected a folder, or a name on the hub; "
                       "without internet, copy the model into a folder (`hf download NAME --local-dir FOLDER`) and name "
                       "that")  # fmt: skip

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from data.errors import one_line
 from pipeline.engine.console import stage_command
 from pipeline.engine.files import write_atomically
 from pipeline.engine.machine_errors import of_machine
@@ -147,6 +148,5 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def _damaged(path: Path, error: Exception) -> Exception:
     if (machine := of_machine(error, path)) is not None:
         return machine
-    reason = next(iter(str(error).splitlines()), type(error).__name__)
     whole = next((folder for folder in path.parents if (folder / "manifest.json").is_file()), path.parent)
-    return RecipeError(f"{path}: not readable ({reason}); delete {whole} and run the same command again")
+    return RecipeError(f"{path}: not readable ({one_line(error)}); delete {whole} and run the same command again")

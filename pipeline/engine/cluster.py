@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from data.errors import one_line
 from pipeline.engine.executors import JobExecutor, be_quiet, may_use_gpus
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
@@ -61,7 +62,7 @@ class Cluster(JobExecutor):
             _require_listener(address)
             self._client = Client(address, timeout=_CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
-            reason = " ".join(str(error).split())[:150] or type(error).__name__
+            reason = one_line(error)
             raise RecipeError(
                 f"--cluster: no Dask scheduler answers at {address!r} ({reason}); expected the address that `dask "
                 "scheduler` prints, tcp://HOST:8786"

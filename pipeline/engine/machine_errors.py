@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from data.errors import one_line
 from pipeline.errors import RecipeError
 
 _WHERE = "artifacts lie where BILDWORT_ARTIFACTS says"
@@ -43,7 +44,7 @@ def line_of(error: OSError) -> str | None:
     while isinstance(error, shutil.Error):  # of many files of a folder; the first is told
         first = error.args[0][0] if error.args and isinstance(error.args[0], list) and error.args[0] else None
         if not isinstance(first, tuple):
-            return f"{' '.join(str(error).split())}; {_ADVICE[errno.ENOSPC]}"
+            return f"{one_line(error, 1000)}; {_ADVICE[errno.ENOSPC]}"
         error = OSError(_number_in(str(first[2])), str(first[2]), str(first[1]))
     short = error.errno is None and "written" in str(error)  # numpy says how many items were written, but not why
     if error.errno is None and not short:

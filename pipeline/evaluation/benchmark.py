@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset, Image
 from numpy.typing import NDArray
 
+from data.errors import one_line
 from data.images import formats_restricted
 from data.language_codes import NLLB, spellings
 from pipeline.errors import RecipeError
@@ -164,7 +165,7 @@ def _load(task: Any) -> None:
         task.load_data()
         task.convert_v1_dataset_format_to_v2(num_proc=None)
     except Exception as error:  # of mteb, datasets, the hub's client, the network
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error)
         raise RecipeError(
             f"--on mteb:{task.metadata.name}: its data cannot be loaded ({reason}); it comes from the hub: run this "
             "where there is internet, or measure on pictures of your own, --on FOLDER"

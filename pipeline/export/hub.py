@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from data.errors import one_line
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT, OF_OWNERS, check_files, read_about
 
@@ -106,16 +107,11 @@ def _explained(name: str, offline: str, revision: str | None = None) -> Iterator
         raise RecipeError(f"{name}: no such folder, and no such model on the hub, or a private one; check the name, "
                           "or log in (`.venv/bin/hf auth login`)") from None  # fmt: skip
     except errors.HFValidationError as error:
-        raise RecipeError(f"{name}: not a name on the hub ({_line(error)})") from None
+        raise RecipeError(f"{name}: not a name on the hub ({one_line(error)})") from None
     except errors.HfHubHTTPError as error:
         if error.response.status_code in (401, 403):
             raise RecipeError(f"{name}: the hub refuses access; log in (`.venv/bin/hf auth login`) with a token that "
                               "has the right to it") from None  # fmt: skip
-        raise RecipeError(f"{name}: the hub refuses ({_line(error)})") from None
+        raise RecipeError(f"{name}: the hub refuses ({one_line(error)})") from None
     except (errors.LocalEntryNotFoundError, errors.HTTPError, ConnectionError, TimeoutError) as error:
-        raise RecipeError(f"{name}: the hub cannot be reached ({_line(error)}); {offline}") from None
-
-
-def _line(error: Exception) -> str:
-    """The beginning of an error's message, on one line."""
-    return " ".join(str(error).split())[:120]
+        raise RecipeError(f"{name}: the hub cannot be reached ({one_line(error)}); {offline}") from None

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from data.errors import one_line
 from modules.pretrained.quiet import quiet
 from modules.retrieval_models.base import RetrievalModel
 from modules.retrieval_models.dual_encoder import DualEncoder
@@ -133,8 +134,7 @@ def _copy(what: str, name: str, folder: Path, *kinds: str, **options: Any) -> No
             part = getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **options)
             part.save_pretrained(folder)
     except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise RecipeError(f"export: the {what} {name!r} is no longer there ({reason}); put it back") from None
+        raise RecipeError(f"export: the {what} {name!r} is no longer there ({one_line(error)}); put it back") from None
 
 
 def _copy_reader(name: str, folder: Path) -> None:

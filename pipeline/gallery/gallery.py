@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.characters import composed
+from data.errors import one_line
 from data.pixels import open_images
 from data.reading import plain_quotes
 from modules.search.shards import ShardedIndex
@@ -96,8 +97,9 @@ class Gallery:
                 if (machine := of_machine(error, folder)) is not None:
                     raise machine from None
                 if read_pointer(folder) == about:  # else it was updated while we read
-                    reason = " ".join(str(error).split())
-                    raise RecipeError(f"{folder}: not readable ({reason}); run `{to_index()}` again") from None
+                    raise RecipeError(
+                        f"{folder}: not readable ({one_line(error, 1000)}); run `{to_index()}` again"
+                    ) from None
 
     def __len__(self) -> int:
         return int(self._rows.num_rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.captions import split_called
-from data.errors import BadLines, DataError
+from data.errors import BadLines, DataError, one_line
 from data.lines import visible_files
 from data.pictures import is_inside
 from data.tables import read_table
@@ -106,14 +106,13 @@ def reading(source: str) -> Iterator[None]:
     except DataError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
         advice = "expected a data set of pictures and captions"
         if source.startswith(HUB):
             advice = (
                 "expected a name on the hub; without internet, copy it into a folder where there is some (`hf download "
                 "NAME --repo-type dataset --local-dir FOLDER`, or `save_to_disk`) and name that"
             )
-        raise DataError(f"{source}: no data set that `datasets` can read ({reason}); {advice}") from None
+        raise DataError(f"{source}: no data set that `datasets` can read ({one_line(error)}); {advice}") from None
 
 
 def may_be_read(path: Path, source: str) -> bool:

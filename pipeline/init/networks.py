@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from data.errors import DataError
+from data.errors import DataError, one_line
 from data.images import open_picture
 from data.network_pixels import NetworkPixels
 from modules.errors import ModelError
@@ -166,7 +166,7 @@ def _has_two_towers(name: str) -> bool:
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # a damaged configuration can raise anything
         raise DataError(
-            f"--backbone {name!r}: no network of transformers there ({_reason(error)}); expected a dual encoder "
+            f"--backbone {name!r}: no network of transformers there ({one_line(error)}); expected a dual encoder "
             "(SigLIP 2, CLIP …), or one that finds regions, in a folder or on the hub; without internet, copy it into "
             "a folder (`hf download NAME --local-dir FOLDER`) and name that"
         ) from None
@@ -197,7 +197,7 @@ def _tried_dual_encoder(name: str, why: str, images: Sequence[Image.Image]) -> D
     except Exception as error:  # two towers that are put together in another way: a model that writes text
         raise DataError(
             f"--backbone {name!r}: it has a text and an image tower, but is no dual encoder that can be read "
-            f"({_reason(error)}); expected one like SigLIP 2 or CLIP: {GET_DUAL_ENCODER}"
+            f"({one_line(error)}); expected one like SigLIP 2 or CLIP: {GET_DUAL_ENCODER}"
         ) from None
     return Dual(name, why, (time.perf_counter() - started) / max(1, len(images)))
 
@@ -267,13 +267,8 @@ def _unreachable(name: str) -> str:
     try:
         HfApi().model_info(name, timeout=_TIMEOUT)
     except Exception as error:  # no network, offline mode, no such name, a proxy's answers …
-        return _reason(error)
+        return one_line(error)
     return ""
-
-
-def _reason(error: Exception) -> str:
-    """What an error of a library says, in one line."""
-    return " ".join(str(error).split())[:200].rstrip(" .")
 
 
 def _with_safetensors(name: str) -> str | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from data.errors import one_line
 from pipeline.errors import RecipeError
 
 _MOST = 50_000  # values of a recipe, with those that aliases repeat: a few lines can stand for billions
@@ -63,7 +64,7 @@ def parse_yaml(text: str) -> Any:
         finally:
             loader.dispose()
     except Exception as error:  # `2001-99-99` and `0b_` fail in Python's own functions, others in the library's
-        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
+        raise ValueError(one_line(error, 1000)) from None
 
 
 def read_mapping(text: str, where: str) -> dict[str, Any]:

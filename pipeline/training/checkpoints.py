@@ -12,6 +12,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor, nn
 
+from data.errors import one_line
 from pipeline.errors import RecipeError
 
 
@@ -92,7 +93,6 @@ def require_checkpoint(path: Path, module: nn.Module) -> None:
     except (MemoryError, PermissionError):
         raise  # not the file's fault
     except Exception as error:  # a damaged file can raise anything; a pickle is never run
-        reason = " ".join(str(error).split())[:100] or type(error).__name__
-        raise RecipeError(f"{path}: not a readable checkpoint ({reason}); {advice}") from None
+        raise RecipeError(f"{path}: not a readable checkpoint ({one_line(error)}); {advice}") from None
     if shapes != {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}:
         raise RecipeError(f"{path}: a checkpoint of another network; {advice}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
+from data.errors import one_line
 from pipeline.errors import RecipeError
 from pipeline.recipes.networks import require_loggers
 
@@ -56,7 +57,7 @@ def _wandb(log_dir: Path) -> WandbLogger:
     try:
         _ = logger.experiment
     except Error as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error)
         raise RecipeError(f"trainer.loggers: wandb does not begin ({reason}); log in with `.venv/bin/wandb login`, set "
                           "WANDB_MODE=offline, or leave it out") from None  # fmt: skip
     return logger

@@ -11,6 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
+from data.errors import one_line
 from data.text_inputs import TextInput, load_text_input
 from modules.layers.shapes import shapes_alone
 from modules.retrieval_models import RetrievalModel, build_model
@@ -140,8 +141,7 @@ def _require_sizes(build: Callable[[], nn.Module], path: Path) -> None:
         with shapes_alone():
             sizes = {name: list(tensor.shape) for name, tensor in build().state_dict().items()}
     except RuntimeError as error:  # more than the machine could ever lend
-        reason = " ".join(str(error).split())[:100]
-        raise RecipeError(f"{path}: weights of another network (the network is too large: {reason})") from None
+        raise RecipeError(f"{path}: weights of another network (the network is too large: {one_line(error)})") from None
     for name in sorted(shapes.keys() & sizes.keys()):
         if shapes[name] != sizes[name]:
             raise RecipeError(

@@ -26,6 +26,7 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
+from data.errors import one_line
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
 from modules.training.graphs import StepGraphs
@@ -165,7 +166,7 @@ def make_trainer(
             plugins=[WholeCheckpoints(), *alone], **more,
         )  # fmt: skip
     except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
-        reason = " ".join(str(error).split())
+        reason = one_line(error, 1000)
         raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None
 
 
