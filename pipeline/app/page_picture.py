@@ -72,7 +72,7 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> S
     translated = next((sentence for sentence in sentences if targets_of(exported, sentence.language)), None)
     if translated is not None:
         st.subheader(TITLE, anchor=False)
-        compare_translations(exported, translated, [seen])
+        compare_translations(exported, translated, [seen], "picture")
     return gallery.pictures_near(vector, request.top)
 
 

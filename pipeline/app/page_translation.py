@@ -50,14 +50,14 @@ def demonstration(gallery: Gallery, example: Ambiguous | None) -> None:
         "The sentence alone does not tell which meaning of a word is meant. The text-only system (MT) has to guess; "
         "the multimodal system (MMT) looks at the picture. Change the sentence to try others."
     )
-    compare_translations(gallery.exported, example.sentence, seen_in(gallery, example.pictures))
+    compare_translations(gallery.exported, example.sentence, seen_in(gallery, example.pictures), "example")
 
 
 @st.dialog(TITLE, width="large")
 @errors_shown()
 def translation_dialog(gallery: Gallery, sentence: Sentence, hit: Hit) -> None:
     """Show the translations of a sentence for one picture of the gallery, above the page."""
-    compare_translations(gallery.exported, sentence, seen_in(gallery, [hit]))
+    compare_translations(gallery.exported, sentence, seen_in(gallery, [hit]), "dialog")
 
 
 def seen_in(gallery: Gallery, hits: Sequence[Hit]) -> list[Seen]:
@@ -73,14 +73,23 @@ def targets_of(exported: ExportedModel, source: str) -> list[str]:
     return [target for target in exported.translators.targets("mt", source) if target in looking]
 
 
-def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequence[Seen]) -> None:
-    """Show the translations of a sentence, a row for each picture; words that differ are marked."""
+def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequence[Seen], where: str) -> None:
+    """Show the translations of a sentence, a row for each picture; words that differ are marked.
+
+    Args:
+        exported: the model.
+        sentence: to be translated, until another one is typed.
+        seen: the pictures.
+        where: a name of this part of the page: the same sentence may be translated in another one too.
+    """
     text, source = sentence
-    typed = st.text_input(f"Sentence to translate ({language_name(source)})", text, max_chars=300, key=f"to-{text}")
+    typed = st.text_input(
+        f"Sentence to translate ({language_name(source)})", text, max_chars=300, key=f"to-{where}-{text}"
+    )
     if not (typed or "").strip():
         return
     for target in targets_of(exported, source):
-        systems = _chosen(exported, text, source, target)
+        systems = _chosen(exported, source, target, f"by-{where}-{text}-{target}")
         translations = {system: _translated(exported, typed, system, (source, target), seen) for system in systems}
         if not (readings := [some[0].reading for some in translations.values()]):
             continue
@@ -93,14 +102,14 @@ def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequ
             _row(picture, [_title(exported, system, source, target) for system in systems], texts)
 
 
-def _chosen(exported: ExportedModel, text: str, source: str, target: str) -> list[str]:
+def _chosen(exported: ExportedModel, source: str, target: str, key: str) -> list[str]:
     """The systems that are compared: MT and the first one that looks, unless others are chosen of more than two."""
     known = exported.translators.systems(source, target)
     usual = ["mt", exported.translators.looking(source)[target]]
     if known == usual:
         return usual
     chosen = st.multiselect(
-        f"Translators into {language_name(target)}", known, usual, format_func=_label, key=f"by-{text}-{target}",
+        f"Translators into {language_name(target)}", known, usual, format_func=_label, key=key,
         help="a name behind + re-ranks what the translator before it finds",
     )  # fmt: skip
     return [system for system in known if system in chosen]

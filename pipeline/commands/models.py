@@ -226,7 +226,7 @@ def embed(
     from pipeline.embedding.embed import check_output, embed
     from pipeline.embedding.items import items_of
 
-    check_output(output)
+    check_output(output, captions)
     items = items_of(pictures, captions, language, cores())
     with explained("embed"):
         from pipeline.export.generation import given_model

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.progress import shown
-from pipeline.embedding.items import Items
+from pipeline.embedding.items import CaptionLines, Items
 from pipeline.embedding.part_files import ENDINGS, ids_of, join, told_by, write_part
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import counted, info
@@ -22,11 +22,12 @@ ABOUT = "about.json"
 _NAMED = 5  # captions without a known word that are named
 
 
-def check_output(output: Path) -> None:
-    """Refuse a file of another ending or that cannot be written, by a RecipeError."""
+def check_output(output: Path, captions: Path | None = None) -> None:
+    """Refuse a file of another ending, that cannot be written or that captions are read from, by a RecipeError."""
     if output.suffix not in ENDINGS:
         raise RecipeError(f"--output {output}: expected a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-    require_output(output, "embed: --output", force=True)  # `_is_finished` says what may be replaced
+    for path in [output, ids_of(output)] if output.suffix == ".npy" else [output]:
+        require_output(path, "embed: --output", True, [captions])  # `_is_finished` says what else may not be replaced
 
 
 def embed(exported: ExportedModel, items: Items, output: Path, force: bool = False) -> None:
@@ -44,7 +45,7 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
         RecipeError: the model has no single vectors or does not know the language, the output exists or cannot be
             written, an unfinished one is of something else, no picture can be read, or the items change.
     """
-    check_output(output)
+    check_output(output, items.path if isinstance(items, CaptionLines) else None)
     exported.require_single()
     items.require(exported)
     output.parent.mkdir(parents=True, exist_ok=True)

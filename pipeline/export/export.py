@@ -28,6 +28,7 @@ from pipeline.export.exported_files import (
     CARD,
     CASING,
     FORMAT,
+    LICENSE,
     OF_OWNERS,
     RERANKER,
     TRANSLATORS,
@@ -82,7 +83,7 @@ def export_and_share(
     if onnx is not None:
         require_onnx(onnx, output)
     if transformers is not None:
-        require_empty(transformers)
+        require_empty(transformers, output)
     exported = export(Graph(recipe, workspace), output, license_id, hub_name)
     if onnx is not None:
         difference = write_onnx(exported, onnx)
@@ -126,7 +127,7 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
     Args:
         graph: of the recipe whose models they are.
         output: the folder; it must not exist, or hold an exported model that is replaced.
-        license_id: for the model card, the hub's name of a license; None: nobody has named one.
+        license_id: for the model card, the hub's name of a license; None: that of the model that is replaced, if any.
         hub_name: for the model card, where the model will be on the hub; None: it stays a folder.
 
     Raises:
@@ -146,8 +147,10 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
             shutil.rmtree(folder, ignore_errors=True)
         half.mkdir(parents=True)
         (half / _MARK).touch()
-        name = _write(graph, chosen, half, license_id, hub_name)
+        name = _write(graph, chosen, half, license_id or _license_of(output), hub_name)
         (half / _MARK).unlink()
+        if (output / LICENSE).is_file():
+            shutil.copyfile(output / LICENSE, half / LICENSE)
         exported = ExportedModel.load(half)  # what cannot be loaded is not left behind
         rename_atomically(half, ready)
         if output.exists():
@@ -156,6 +159,13 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
         shutil.rmtree(before, ignore_errors=True)
     info(f"{name}, seed {chosen.seed}: {output}")
     return replace(exported, folder=output)
+
+
+def _license_of(folder: Path) -> str | None:
+    """The license of a model that is exported again, if somebody named one."""
+    with suppress(RecipeError):
+        return read_about(folder).get("license")
+    return None
 
 
 def _require_ours(folder: Path) -> None:
@@ -223,7 +233,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
         "translators": {job.name: job.key for job in translators},
         "without_regions": graph.of_translators.recipe.mmt.without_regions,
-        "reranker": second,
+        "reranker": second, "license": license_id,
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
     }  # fmt: skip
     (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")

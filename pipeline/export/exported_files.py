@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,23 @@ _TRANSLATOR = re.compile(r"mm?t\d*(\+\w+)*-[a-z]{2,3}-[a-z]{2,3}", re.ASCII)
 _OF_REGIONS = ("regions", "size", "version")
 _KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
 _PICKLES = (".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth")
-OF_OWNERS = {CARD, "LICENSE"}
+LICENSE = "LICENSE"
+OF_OWNERS = {CARD, LICENSE}
 """Files that whoever shares a model may change or add; nothing is read from them."""
+
+
+def require_outside(option: str, folder: Path, model: Path) -> None:
+    """Refuse a folder for other files in that of an exported model, or the same one, by a RecipeError."""
+    if folder.resolve().is_relative_to(model.resolve()):
+        raise RecipeError(f"{option} {folder}: lies in the model's folder {model}, which has exported files only; "
+                          "choose another folder")  # fmt: skip
+
+
+def require_utf8(texts: Iterable[str]) -> None:
+    """Refuse sentences with half a character (a lone surrogate), as JSON can have them, by a RecipeError."""
+    for text in texts:
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise RecipeError(f"{text.encode('utf-8', 'backslashreplace').decode()!r}: not UTF-8; convert it")
 
 
 def read_about(folder: Path) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from pipeline.export.exported_files import (
     TRANSLATORS,
     check_files,
     require_text_models,
+    require_utf8,
     translators_in,
 )
 from pipeline.export.hub import folder_of
@@ -173,8 +174,10 @@ class ExportedModel:
 
         Raises:
             DataError: one cannot be read.
-            RecipeError: the model reads regions made elsewhere.
+            RecipeError: there is none, or the model reads regions made elsewhere.
         """
+        if not pictures:
+            raise RecipeError("encode_pictures: expected one picture or more")
         return self.encode_regions(np.stack([self.regions_of(picture)[0] for picture in pictures]))
 
     def regions_of(self, picture: str | Path | Image.Image) -> Regions:
@@ -235,12 +238,10 @@ class ExportedModel:
         """
         if isinstance(texts, str):
             raise RecipeError("encode_captions: expected a list of captions")
+        require_utf8(texts)
         given = [language] * len(texts) if language is None or isinstance(language, str) else language
         languages = [self.language_of(text) if one is None else self.require_language(one)
                      for text, one in zip(texts, given, strict=True)]  # fmt: skip
-        for text in texts:
-            if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-                raise RecipeError(f"{text.encode('utf-8', 'backslashreplace').decode()!r}: not UTF-8; convert it")
         return sorted_captions(self.model, self.text.encode, list(zip(texts, languages, strict=True)))
 
     def require_language(self, language: str) -> str:

@@ -15,6 +15,7 @@ from data.text import BEGIN, END, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, translate
 from pipeline.errors import RecipeError, as_recipe_error
+from pipeline.export.exported_files import require_utf8
 from pipeline.translation.translator_files import SOURCE_WORDS, load_sub_words, load_translator, reads_regions
 
 
@@ -126,8 +127,11 @@ class ExportedTranslators:
             regions: (N, R, D) of their pictures, for a system that reads them; all zero where there is none.
 
         Raises:
-            RecipeError: there is no such translator, or it reads regions of another width.
+            RecipeError: there is no such translator, it reads regions of another width, or a sentence is not UTF-8.
         """
+        if not texts:
+            return []
+        require_utf8(texts)
         name = f"{system}-{source}-{target}"
         translator, bpe = self.load(system, f"{source}-{target}")
         readings = [translator_reading(text, bpe.read_words(text, source), source) for text in texts]

@@ -23,6 +23,7 @@ from data.padding import pad
 from modules.retrieval_models.base import RetrievalModel
 from pipeline.engine.files import rename_atomically
 from pipeline.errors import RecipeError
+from pipeline.export.exported_files import require_outside
 from pipeline.export.exported_model import ExportedModel
 
 TOLERANCE = 1e-4
@@ -71,12 +72,17 @@ def require_onnx(folder: Path, model: Path) -> None:
     """
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise RecipeError(f"--onnx: {missing[0]} is not installed; run `make setup EXTRA=onnx`")
-    if folder.resolve().is_relative_to(model.resolve()):
-        raise RecipeError(f"--onnx {folder}: lies in the model's folder {model}, which has exported files only; choose "
-                          "another folder")  # fmt: skip
-    held = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name} if folder.exists() else set()
-    if held and (held - _OURS or ABOUT_ONNX not in held):
-        raise RecipeError(f"--onnx {folder}: holds something else ({min(held - _OURS or held)}); choose another folder")
+    require_outside("--onnx", folder, model)
+    for place, whole in ((folder, True), (_half(folder), False)):
+        held = {path.name for path in place.iterdir()} if place.is_dir() else {place.name} if place.exists() else set()
+        if held and (held - _OURS or (whole and ABOUT_ONNX not in held)):
+            other = min(held - _OURS or held)
+            raise RecipeError(f"--onnx {folder}: {place} holds something else ({other}); choose another folder")
+
+
+def _half(folder: Path) -> Path:
+    """Where the files are until they are whole."""
+    return folder.absolute().with_name(f"{folder.absolute().name}.partial")
 
 
 def write_onnx(exported: ExportedModel, folder: Path) -> float:
@@ -99,7 +105,7 @@ def write_onnx(exported: ExportedModel, folder: Path) -> float:
     folder = folder.absolute()
     require_onnx(folder, exported.folder)
     exported.require_single()
-    half = folder.with_name(f"{folder.name}.partial")
+    half = _half(folder)
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)
     try:

@@ -15,6 +15,7 @@ from modules.retrieval_models.base import RetrievalModel
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.engine.artifacts import read_json
 from pipeline.errors import RecipeError
+from pipeline.export.exported_files import require_outside
 from pipeline.export.picture_reading import VISION
 from pipeline.training.model_files import MODEL_FILES, NETWORK, TEXT
 
@@ -55,8 +56,9 @@ def copy_model(source: Path, target: Path, images: Path | None = None) -> dict[s
     return arguments
 
 
-def require_empty(target: Path) -> None:
-    """Refuse a folder for `--transformers` that holds something, by a RecipeError."""
+def require_empty(target: Path, model: Path) -> None:
+    """Refuse a folder for `--transformers` that holds something, or lies in the model's, by a RecipeError."""
+    require_outside("--transformers", target, model)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RecipeError(f"--transformers {target}: holds something; name a folder that is not there")
 
@@ -73,9 +75,9 @@ def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path)
         how many parameters it has.
 
     Raises:
-        RecipeError: it is no dual encoder, its images are another model's, or the folder holds something.
+        RecipeError: it is no dual encoder, its images are another model's, or `require_empty` refuses.
     """
-    require_empty(target)
+    require_empty(target, folder)
     side = exported.image_side if isinstance(exported, DualEncoder) else None
     if not isinstance(exported, DualEncoder) or not isinstance(side, DualEncoder | None) or exported.network is None:
         raise RecipeError("--transformers: this model is no dual encoder; expected one of vse.model=dual-encoder")

@@ -30,6 +30,7 @@ from modules.search.shards import ShardedIndex
 from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.export.exported_files import require_utf8
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
 from pipeline.gallery.generation import (
@@ -136,7 +137,10 @@ class Gallery:
     def search_all(
         self, queries: Sequence[Query], reranker: ExportedModel | None = None, first: int | None = None
     ) -> list[Found]:
-        """`search` for one or more queries, which are encoded and ranked as one batch."""
+        """`search` for several queries, which are encoded and ranked as one batch."""
+        if not queries:
+            return []
+        require_utf8(query.text for query in queries)
         for query in queries:
             if not query.text.strip():
                 raise RecipeError("search: the query is empty; give a few words")

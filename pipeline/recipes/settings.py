@@ -284,8 +284,8 @@ class Recipe:
 def _check_sts(sts: StsSettings) -> None:
     """Refuse sets whose files or figures could not be told from others."""
     for name, path in sts.sets.items():
-        if not re.fullmatch(r"[\w-]+", name) or name.endswith("-clean"):
-            raise RecipeError(f"sts.sets has {name!r}; expected letters, digits and -, not -clean at the end")
+        if not re.fullmatch(r"[\w-]+", name) or name.endswith("-clean") or name == "test":
+            raise RecipeError(f"sts.sets has {name!r}; expected letters, digits and -, not -clean at the end nor test")
         if INPUT not in path.rpartition("/")[2]:
             raise RecipeError(
                 f"sts.sets.{name} is {path!r}; expected the file of the pairs, STS2014{INPUT}images.txt, with the gold "

@@ -11,7 +11,7 @@ from pipeline.engine.runner import Runner
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Table
 from pipeline.reporting.analyses import BESIDE_RECALL, analysis_tables, measure, size
-from pipeline.reporting.records import read_records, record
+from pipeline.reporting.records import record, records_of
 from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, Mean, Subject, by_line
 from pipeline.retrieval.rows import Cells
 from pipeline.visualization.text_table import TextTable
@@ -68,7 +68,7 @@ def table(graph: Graph, runner: Runner, name: str | None) -> None:
             record(graph, ordered_in_stage(jobs, "vse"), variants)
     if rank() > 0:
         return
-    for sheet in paper_tables(str(name), Figures(graph, read_records(graph.recipe.name), variants)):
+    for sheet in paper_tables(str(name), Figures(graph, records_of(graph.recipe), variants)):
         sheet.show()
 
 

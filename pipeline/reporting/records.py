@@ -114,6 +114,20 @@ def write_results(results: Iterable[Result], path: Path) -> None:
     write_atomically(path, "".join(json.dumps(asdict(result), ensure_ascii=False) + "\n" for result in results))
 
 
+def records_of(recipe: Recipe) -> list[Record]:
+    """The records of a recipe; none if it has no file of them.
+
+    Raises:
+        RecipeError: a line of the file is no record.
+    """
+    return read_records(recipe.name, _folder_of(recipe))
+
+
+def _folder_of(recipe: Recipe) -> Path:
+    """Where a recipe's records lie: in `pipeline/results`, or in `results` beside the recipe of somebody's own."""
+    return Path(recipe.file).parent / "results" if recipe.file else RECORDS
+
+
 def read_records(recipe: str, folder: Path = RECORDS) -> list[Record]:
     """The records of a recipe; none if there is no file.
 
@@ -140,12 +154,20 @@ def _record(row: Mapping[str, str]) -> Record:
 
 def add_records(recipe: str, records: Sequence[Record], folder: Path = RECORDS) -> int:
     """Add records to those of a recipe, in place of older ones of the same figures; returns how many are new."""
+    folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / f".{recipe}.lock", f"{recipe}.csv"):
         known = {_figure(row): row for row in read_records(recipe, folder)}
         given = {_figure(row): row for row in records}
-        fresh = [row for figure, row in given.items() if figure not in known or known[figure].value != row.value]
+        fresh = [
+            row for figure, row in given.items()
+            if figure not in known or (known[figure].value, known[figure].settings) != (row.value, row.settings)
+        ]  # fmt: skip
         if fresh:
-            again = {(row.job, row.variant) for row in fresh}  # all figures of a job are of one run
+            again = {(row.job, row.variant): row.settings for row in fresh}  # all figures of a job are of one run
+            known = {
+                figure: row for figure, row in known.items()
+                if again.get((row.job, row.variant), row.settings) == row.settings
+            }  # fmt: skip
             known |= {figure: row for figure, row in given.items() if (row.job, row.variant) in again}
             text = io.StringIO()
             writer = csv.DictWriter(text, [field.name for field in fields(Record)], lineterminator="\n")
@@ -163,7 +185,8 @@ def record(graph: Graph, jobs: Iterable[Job], variants: Mapping[str, str]) -> No
     """Keep the figures of finished jobs as records, if the recipe asks for it; see `finished_records`."""
     recipe = graph.recipe
     if recipe.report.record:
-        add_records(recipe.name, list(finished_records(graph.workspace, jobs, recipe, variants)))
+        new = list(finished_records(graph.workspace, jobs, recipe, variants))
+        add_records(recipe.name, new, _folder_of(recipe))
 
 
 def finished_records(

@@ -20,7 +20,7 @@ from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.opening import as_reranked, on_regions, sentences, trained_on
 from pipeline.reporting.page import Page, report_page
 from pipeline.reporting.paper_tables import paper_tables, variants_of
-from pipeline.reporting.records import COUNTS_OF_CAPTIONS, Result, read_records, record, rounded, write_results
+from pipeline.reporting.records import COUNTS_OF_CAPTIONS, Result, record, records_of, rounded, write_results
 from pipeline.reporting.rerank import rerank_tables
 from pipeline.reporting.results import (
     BESIDE,
@@ -93,7 +93,7 @@ def write_report(graph: Graph) -> Written:
         ranked += filter(None, (row.job for row in similar))
         kept = [*translators.values(), *looks.values(), *translated, *ranked, *compared.values()]
         record(graph, kept, variants)
-    figures = _ReportTables(graph, read_records(recipe.name), variants)
+    figures = _ReportTables(graph, records_of(recipe), variants)
     cut = recipe.vse.folds > 1 and not recipe.vse.ranked_by
     lines = by_line(named := [(row.system, row.name, row) for row in rows])
     second = by_line([(row.system, row.name, row) for row in [graph.reranker] if row is not None])
@@ -170,11 +170,11 @@ class _ReportTables(Figures):
 
     def translators(self, jobs: dict[str, Job]) -> TextTable:
         """BLEU of each translator on test, and its accuracy on words that only the picture disambiguates."""
-        table = []
+        table, of_jobs = [], self.own_scores(jobs.values())
         for name, job in jobs.items():
             if name.startswith(("bpe-", "back-")):  # no translators
                 continue
-            scores = self.own_scores(job)
+            scores = of_jobs[job.key]
             if not scores:
                 table.append([name, *[NOT_RUN] * len(_SHOWN)])
                 continue
@@ -221,9 +221,9 @@ class _ReportTables(Figures):
 
     def looks(self, jobs: dict[str, Job]) -> TextTable:
         """The incongruent-image test of each MMT: its own regions, and the loss with another image's and with zeros."""
-        table = []
+        table, of_jobs = [], self.own_scores(jobs.values())
         for name, job in jobs.items():
-            scores = self.own_scores(job)
+            scores = of_jobs[job.key]
             if "own_bleu" not in scores:
                 table += [] if self.workspace.done(job) else [[name, NOT_RUN, *[""] * 3]]
                 continue
@@ -250,9 +250,9 @@ class _ReportTables(Figures):
 
     def diversity(self, jobs: dict[str, Job]) -> TextTable:
         """Different tokens of the training captions before and after adding each path's captions."""
-        rows = []
+        rows, of_jobs = [], self.own_scores(jobs.values())
         for path, job in jobs.items():
-            scores = self.own_scores(job)
+            scores = of_jobs[job.key]
             if not scores:
                 rows.append([path, *[NOT_RUN] * len(_DIVERSITY)])
                 continue
@@ -288,7 +288,7 @@ class _ReportTables(Figures):
         return TextTable(title, heads, table)
 
     def differences_of_rows(self, lines: Seeds, language: str) -> TextTable:
-        """Mean recall of each row against the first one that has this language, on the same images and seeds."""
+        """Mean recall of each row against the first two that have this language, on the same images and seeds."""
         jobs = {
             name: {row.seed: row.job for row in rows if self.workspace.done(row.job)}
             for (_, name), rows in lines.items()

@@ -8,7 +8,7 @@ from modules.metrics.surface_scores import SURFACE_MEASURES
 from pipeline.engine.job import Job
 from pipeline.engine.machine import rank
 from pipeline.graph import Graph
-from pipeline.reporting.records import read_records, record, rounded
+from pipeline.reporting.records import record, records_of, rounded
 from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures
 from pipeline.translation.nbest import Scored, comparison_table
 from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE
@@ -20,16 +20,16 @@ def show_comparisons(graph: Graph, jobs: Sequence[Job]) -> None:
     if rank() > 0:
         return
     record(graph, jobs, {})
-    for sheet in rerank_tables(Figures(graph, read_records(graph.recipe.name)), graph.comparisons):
+    for sheet in rerank_tables(Figures(graph, records_of(graph.recipe)), graph.comparisons):
         sheet.show()
 
 
 def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
     """For each comparison BLEU, chrF and TER of each set of features, and what the own picture is worth."""
-    tables = []
+    tables, of_jobs = [], figures.own_scores(jobs.values())
     for name, job in jobs.items():
         system, _, direction = name.removeprefix("ablation-").partition("-")
-        scores = figures.own_scores(job)
+        scores = of_jobs[job.key]
         if not scores:
             tables.append(TextTable(f"Re-ranking {system}-{direction}", ["features"], [[NOT_RUN]]))
             continue

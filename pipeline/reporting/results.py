@@ -167,9 +167,23 @@ class Figures:
     def _variant(self, job: Job) -> str:
         return variant_of(job, self.recipe, self.variants)
 
-    def own_scores(self, job: Job) -> dict[str, float]:
-        """Metric → value of the figures of a job that are of no language in particular."""
-        return {metric: value for (language, metric), value in self.scores(job).items() if not language}
+    def own_scores(self, jobs: Iterable[Job]) -> dict[str, dict[str, float]]:
+        """Key of each of some jobs → its figures that are of no language in particular; none for one that has none."""
+        jobs = list(jobs)
+        scores: dict[str, dict[str, float]] = {job.key: {} for job in jobs}
+        for job in self._comparable(jobs):
+            of_job = self.scores(job).items()
+            scores[job.key] = {metric: value for (language, metric), value in of_job if not language}
+        return scores
+
+    def _comparable(self, jobs: Sequence[Job]) -> list[Job]:
+        """Jobs whose figures may stand beside each other: where an artifact is here, records of its settings alone."""
+        if not any(map(self.workspace.done, jobs)):
+            return [*jobs]
+        return [
+            job for job in jobs
+            if self.workspace.done(job) or (job.name, self._variant(job), job.key) in self._recorded
+        ]  # fmt: skip
 
     def mean(self, subject: Subject, metric: str, by_seed: Sequence[float], ends: Ends = (None, None)) -> Mean:
         """Keep the mean of a figure over seeds as a row of the results."""
@@ -183,13 +197,7 @@ class Figures:
 
         Where an artifact of one is here, records stand for others only if they are of the same settings.
         """
-        jobs = list(jobs)
-        if any(map(self.workspace.done, jobs)):
-            jobs = [
-                job for job in jobs
-                if self.workspace.done(job) or (job.name, self._variant(job), job.key) in self._recorded
-            ]  # fmt: skip
-        all_scores = [(job, self.scores(job)) for job in jobs]
+        all_scores = [(job, self.scores(job)) for job in self._comparable(list(jobs))]
         known = [(job, scores) for job, scores in all_scores if (language, metric) in scores]
         by_metric = [{name: value for (code, name), value in scores.items() if code == language} for _, scores in known]
         return [job for job, _ in known], by_metric

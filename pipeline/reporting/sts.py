@@ -10,7 +10,7 @@ from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.reporting.records import read_records, record, rounded
+from pipeline.reporting.records import record, records_of, rounded
 from pipeline.reporting.results import INTERVALS, NO_INTERVAL, NOT_RUN, Figures, Subject
 from pipeline.similarity.models import StsRow, can_run, sts_rows
 from pipeline.similarity.sets import CLEAN, read_sets, read_tested
@@ -34,7 +34,7 @@ def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
     if rank() > 0:
         return
     record(graph, jobs, sts_variants(rows))
-    for sheet in sts_tables(Figures(graph, read_records(recipe.name), sts_variants(rows)), rows):
+    for sheet in sts_tables(Figures(graph, records_of(recipe), sts_variants(rows)), rows):
         sheet.show()
     if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
         again = command("sts", target=["sts"])

@@ -164,7 +164,7 @@ def test_every_kind_of_model_takes_it(name: str, resnet: Path, corpus: Corpus) -
     (None, 32, r"vse\.image_encoder '\S+': no vision model of transformers there \(.*config\.json"),
     ("text", 32, r"vse\.image_encoder '\S+': no vision model of transformers there"),
     ("vit", 40, r"vse\.image_encoder: a network 'vit' gives no regions of pictures of 40×40 pixels \(Input image size "
-                r"\(40\*40\) doesn't match model \(32\*32\)\.\); set vse\.image_encoder_size"),
+                r"\(40\*40\) doesn't match model \(32\*32\)\); set vse\.image_encoder_size"),
     ("clip", 32, r"vse\.image_encoder: a network 'clip' gives no regions of pictures of 32×32 pixels"),
 ])  # fmt: skip
 def test_what_is_no_image_encoder_is_one_line(kind: str | None, size: int, says: str, tmp_path: Path) -> None:

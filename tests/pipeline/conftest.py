@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import pipeline.reporting.records as store
 from data import extractor
 from pipeline.engine.workspace import Workspace
 from pipeline.export.exported_model import ExportedModel
@@ -19,6 +20,15 @@ def _few_pictures_are_read_here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extractor, "_CHUNK", 64)
         yield
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """Artifacts of a test of its own, whose records lie beside them."""
+    monkeypatch.setattr(store, "RECORDS", tmp_path / "results")
+    for function in (store.add_records, store.read_records):
+        monkeypatch.setattr(function, "__defaults__", (tmp_path / "results",))
+    return Workspace(tmp_path / "artifacts")
 
 
 @pytest.fixture(scope="session")

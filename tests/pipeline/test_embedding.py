@@ -265,6 +265,8 @@ def test_without_one_readable_picture_there_is_no_output(exported: ExportedModel
         (("--captions", "{}/good.txt", "--language", "xx"), "language 'xx': the model"),
         (("--pictures", "{}/none", "--language", "en"), "is for captions"),
         (("--captions", "{}/good.txt", "--output", "{}/old.npy"), "old.npy: exists; choose another --output"),
+        (("--captions", "{}/two.csv", "--output", "{}/two.csv", "--force"), "is read too"),
+        (("--captions", "{}/two.ids.txt", "--output", "{}/two.npy", "--force"), "is read too"),
         (("--captions", "{}/good.txt", "--output", "{}/out.txt"), "ends in .parquet, .csv or .npy"),
         (("--captions", "{}/good.txt", "--output", "{}/good.txt/out.npy"), "good.txt is no folder"),
         (("--captions", "{}/good.txt", "--model", "{}/none"), "no exported model here"),
@@ -275,6 +277,8 @@ def test_bad_input_is_one_line(used: Tiny, tmp_path: Path, arguments: tuple[str,
     (tmp_path / "old.npy").touch()
     for name, content in (("empty", b""), ("gap", b"a\n \na\n"), ("latin", b"a\n\xe9\n"), ("good", b"a bat\n")):
         (tmp_path / f"{name}.txt").write_bytes(content)
+    for name in ("two.csv", "two.ids.txt"):
+        (tmp_path / name).write_text("a bat\n")
     capsys.readouterr()
     output = () if "--output" in arguments else ("--output", f"{tmp_path}/out.npy")
     assert used.main("embed", *(one.format(tmp_path) for one in arguments), *output) == 1
@@ -282,6 +286,7 @@ def test_bad_input_is_one_line(used: Tiny, tmp_path: Path, arguments: tuple[str,
     assert error.count("\n") == 1
     assert said in error
     assert not (tmp_path / "out.npy.partial").exists()
+    assert {(tmp_path / name).read_text() for name in ("two.csv", "two.ids.txt")} == {"a bat\n"}
 
 
 def test_the_command_replaces_with_force(used: Tiny, captions: Path, tmp_path: Path) -> None:

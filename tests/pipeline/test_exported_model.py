@@ -144,6 +144,18 @@ def test_an_export_replaces_nothing_of_others(used: Tiny, exported: ExportedMode
     assert (tmp_path / "place.before" / "model.json").read_text() == "of value"
 
 
+def test_an_export_again_keeps_the_license(used: Tiny, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    assert used.main("export", "--output", str(model), "--license", "cc-by-4.0") == 0
+    (model / "LICENSE").write_text("as its owner says")
+    assert used.main("export", "--output", str(model)) == 0
+    assert (model / "LICENSE").read_text() == "as its owner says"
+    assert "license: cc-by-4.0" in (model / "README.md").read_text()
+    assert ExportedModel.load(model).languages
+    assert used.main("export", "--output", str(model), "--license", "mit") == 0
+    assert "license: mit" in (model / "README.md").read_text()
+
+
 def test_an_export_that_was_killed_between_is_mended(used: Tiny, exported: ExportedModel, tmp_path: Path) -> None:
     shutil.copytree(exported.folder, tmp_path / "model.before")
     shutil.copytree(exported.folder, tmp_path / "model.ready")

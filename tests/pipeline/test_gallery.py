@@ -95,6 +95,7 @@ def test_bad_input_is_one_line(used: Tiny, arguments: tuple[str, ...], said: str
         ("some.jsonl", '{"query": "a", "top": true}', "some.jsonl:1: query is a text, top a whole number"),
         ("some.jsonl", '{"query": "a", "language": 5}', "some.jsonl:1: language is a text"),
         ("some.jsonl", "[" * 100_000, "some.jsonl:1:"),
+        ("some.jsonl", '{"query": "a \\ud800 bat"}', "not UTF-8; convert it"),
     ],
 )
 def test_a_file_of_queries_that_does_not_fit_is_one_line(

@@ -150,6 +150,16 @@ def test_tables_that_differ_in_more_are_a_choice(other: str, tmp_path: Path, cap
     assert refused(tmp_path, capsys, "mine", *OPTIONS).startswith("error: mine: several files have")
 
 
+def test_a_heading_of_splits_over_rows_without_them(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    rows = ["image,caption,split", *(f"{name},{text}" for name, text in names.items())]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(rows))
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    assert "no picture is for validation" not in capsys.readouterr().out
+    assert run(tmp_path, "prepare", "./mine.yaml") == 0
+    assert captions_of(tmp_path)["captions"] == COUNT
+
+
 def test_numbered_columns_of_captions_before_the_picture(tmp_path: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine", COUNT)
     rows = ["caption_1,caption_2,image", *(f"{text},{text} again,{name}" for name, text in names.items())]

@@ -122,7 +122,12 @@ def test_what_is_not_ours_is_not_replaced(exported: ExportedModel, tmp_path: Pat
     (tmp_path / "onnx.json").write_text("of an older model")  # beside it
     with pytest.raises(RecipeError, match=r"holds something else \(thesis\.txt\); choose another folder"):
         write_onnx(exported, tmp_path)
+    (tmp_path / "thesis.partial").mkdir()
+    (tmp_path / "thesis.partial" / "of.txt").write_text("value")
+    with pytest.raises(RecipeError, match=r"thesis\.partial holds something else \(of\.txt\); choose another folder"):
+        write_onnx(exported, tmp_path / "thesis")
     assert (tmp_path / "thesis.txt").read_text() == "of value"
+    assert (tmp_path / "thesis.partial" / "of.txt").read_text() == "value"
 
 
 def test_a_folder_that_cannot_be_is_refused_before_the_export(
@@ -134,6 +139,9 @@ def test_a_folder_that_cannot_be_is_refused_before_the_export(
         assert used.main("export", "--output", str(model), "--onnx", str(folder)) == 1
         assert said in " ".join(capsys.readouterr().err.split())
         assert not model.exists()
+    for folder in (model / "network", model):
+        assert used.main("export", "--output", str(model), "--transformers", str(folder)) == 1
+        assert "lies in the model's folder" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_missing_package_is_one_line_before_the_export(

@@ -7,7 +7,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.report import report
-from tests.pipeline.test_report import finish, scores
+from tests.pipeline.finished import finish, scores
 
 
 def sentences(

@@ -2,63 +2,22 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-import pipeline.reporting.records as store
 from data.captions import Caption
 from pipeline.cli import main
-from pipeline.engine.artifacts import write_manifest
-from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.recipes.loading import CONFIGS, load_recipe, variant_of
+from pipeline.recipes.loading import load_recipe, variant_of
 from pipeline.reporting import opening
 from pipeline.reporting.opening import trained_on
-from pipeline.reporting.records import Record, add_records, read_records
+from pipeline.reporting.records import add_records
 from pipeline.reporting.report import report
-from pipeline.reporting.results import Figures, over_seeds, shown_interval
+from pipeline.reporting.results import over_seeds, shown_interval
 from pipeline.translation.augment import diversity
-
-OVERRIDES = ["--vse.only=[none,human-de]", "--vse.seeds=[1,2]", "--report.record=true"]
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "RECORDS", tmp_path / "results")
-    for function in (add_records, read_records):
-        monkeypatch.setattr(function, "__defaults__", (tmp_path / "results",))
-    return Workspace(tmp_path / "artifacts")
-
-
-def test_only_recipes_have_records():
-    """A test that records would leave a file in the checkout."""
-    recipes = {path.stem for path in CONFIGS.glob("*.yaml")}
-    assert {path.stem for path in store.RECORDS.glob("*.csv")} <= {*recipes, "speed"}
-
-
-def finish(workspace, job, metrics, ranks=()):
-    folder = workspace.folder(job)
-    folder.mkdir(parents=True)
-    manifest = {"metrics": metrics, "wall_s": 1.0, "cpu_s": 1.0, "peak_memory_mb": 5.0, "resumed": False}
-    write_manifest(folder, manifest)
-    for language, arrays in ranks:
-        np.savez(folder / f"ranks-{language}.npz", **arrays)
-
-
-def scores(value: float) -> dict[str, float]:
-    names = [f"{way}_{name}" for way in ("t2i", "i2t") for name in ("r1", "r5", "r10", "medr")]
-    return dict.fromkeys([*names, "mean_recall", "rsum"], value)
-
-
-def arrays(rank: int) -> dict[str, np.ndarray]:
-    return {
-        "text_to_image": np.full(6, rank),
-        "image_to_text": np.full(3, rank),
-        "caption_image": np.repeat(np.arange(3), 2),
-    }
+from tests.pipeline.finished import OVERRIDES, arrays, finish, record, scores
 
 
 def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
@@ -218,38 +177,6 @@ def test_a_row_that_nothing_can_be_trained_on_is_told_before_the_first_hour(here
         )
         assert words in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "artifacts").exists()
-
-
-def record(job: str, metric: str, value: float, variant: str = "") -> Record:
-    return Record(job, variant, "en", metric, value, None, None, "0" * 12, "0.1.0", "2026-01-01", 1.0, 5.0)
-
-
-def test_records_fill_the_table_when_the_artifacts_are_gone(here):
-    recipe = load_recipe("scenes", OVERRIDES)
-    rows = [row for row in Graph(recipe, here).rows if row.name == "none"]
-    found = [record(row.job.name, name, value) for row in rows for name, value in scores(44.0).items()]
-    assert add_records("scenes", found) == len(found)
-    assert add_records("scenes", found) == 0
-    assert read_records("scenes") == found
-    again = [replace(found[0], value=43.0, wall_s=2.0), replace(found[1], wall_s=2.0)]  # by --force
-    assert add_records("scenes", again + again) == 1
-    assert read_records("scenes") == [*again, *found[2:]]
-    assert add_records("scenes", found) == 1
-    report(Graph(recipe, here))
-    assert "| none | 44.0 |" in (here.root / "scenes/report/report.md").read_text()
-
-
-def test_a_mean_over_seeds_takes_no_record_of_other_settings_beside_an_artifact(here):
-    graph = Graph(load_recipe("scenes", OVERRIDES), here)
-    first, second = jobs = [row.job for row in graph.rows if row.name == "none"]
-    for key, before, after in (("0" * 12, [20.0], [60.0]), (second.key, [20.0], [60.0, 20.0])):
-        records = [replace(record(second.name, name, value), settings=key) for name, value in scores(20.0).items()]
-        for expected in (before, after):
-            found = Figures(graph, records).run(jobs, "en", "rsum")[1]
-            assert [each["rsum"] for each in found] == expected
-            if expected is before:
-                finish(here, first, {"test": {"en": scores(60.0)}})
-        shutil.rmtree(here.folder(first))
 
 
 def test_an_empty_report_replaces_none_with_figures(here):

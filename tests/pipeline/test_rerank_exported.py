@@ -150,8 +150,8 @@ def test_a_text_model_of_its_retrieval_model_goes_along(reranked: Tiny, tmp_path
     assert "bert" not in (tmp_path / "exported" / "retrieval" / "network.json").read_text()
 
 
-def compares(folder: str, picture: str) -> None:
-    """A page that shows the translations of a sentence with a picture."""
+def compares(folder: str, picture: str, *places: str) -> None:
+    """A page that shows the translations of a sentence with a picture, in each of some places."""
     from pathlib import Path
 
     from pipeline.app.page_translation import Seen, compare_translations
@@ -159,14 +159,26 @@ def compares(folder: str, picture: str) -> None:
     from pipeline.gallery.examples import Sentence
 
     exported = ExportedModel.load(Path(folder))
-    compare_translations(exported, Sentence("a red ball", "en"), [Seen(None, "x", *exported.regions_of(Path(picture)))])
+    seen = Seen(None, "x", *exported.regions_of(Path(picture)))
+    for where in places:
+        compare_translations(exported, Sentence("a red ball", "en"), [seen], where)
+
+
+def test_a_sentence_is_translated_in_two_places_of_the_page(reranked: Tiny, folder: Path, monkeypatch) -> None:
+    """Of an uploaded picture, and in the dialog of a picture that was found."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # Streamlit replaces it
+    picture = next(iter(pictures_of(reranked.job("corpus")).values()))
+    places = (str(folder), str(picture), "picture", "dialog")
+    page = AppTest.from_function(compares, default_timeout=60, args=places).run()
+    assert not page.exception
+    assert (len(page.text_input), len(page.multiselect)) == (2, 2)
 
 
 def test_the_page_offers_all_systems_side_by_side(reranked: Tiny, folder: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # Streamlit replaces it
     monkeypatch.setattr("pipeline.app.page_translation.marked", lambda text, other, colour: text)
     picture = next(iter(pictures_of(reranked.job("corpus")).values()))
-    page = AppTest.from_function(compares, default_timeout=60, args=(str(folder), str(picture))).run()
+    page = AppTest.from_function(compares, default_timeout=60, args=(str(folder), str(picture), "picture")).run()
     assert not page.exception
     (choice,) = page.multiselect
     assert choice.label == "Translators into German"
