@@ -154,8 +154,10 @@ def _main(words: list[str]) -> int:
             error_line(text)
         return 2
     if status == _INTERRUPTED:
-        resumed = not _GOES_ON.isdisjoint(words)
-        info_aside("stopped; the same command continues from where it was stopped" if resumed else "stopped")
+        goes_on = "continues from where it was stopped"
+        if "--force" in words:
+            goes_on = "runs finished jobs again, and continues the one that was stopped"
+        info_aside("stopped" if _GOES_ON.isdisjoint(words) else f"stopped; the same command {goes_on}")
     return int(status or 0)
 
 

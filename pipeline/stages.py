@@ -81,7 +81,7 @@ def _require_written(graph: Graph) -> None:
     corpus = graph.workspace.folder(graph.corpus)
     captions = read_captions(corpus / "captions.parquet")
     if graph.recipe.corpus.name == "folder":  # of a published set its reader wants some
-        advise_on_languages(graph.recipe.vse, captions)
+        advise_on_languages(graph.recipe.vse, captions, graph.recipe.augment.paths)
     require_written(graph.recipe.vse, captions, corpus)
     require_second_set(graph.recipe, graph.workspace)
 

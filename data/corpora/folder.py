@@ -128,7 +128,8 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
 
 
 def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
-    """The files that decide what `read` returns and which regions are found.
+    """The files that decide what `read` returns and which regions are found; pictures decide splits too, as copies of
+    one are in one split.
 
     Raises:
         DataError: no root, or no folder of pictures.
@@ -139,7 +140,7 @@ def sources(settings: FolderSettings, root: Path | None) -> list[Path]:
     files = [*(texts_in(captions, names) if captions.is_dir() else tables_in(captions))]
     files += [root / settings.parallel] if settings.parallel else []
     if settings.regions is not None:
-        return files + [root / settings.regions / name for name in ("regions.npy", "boxes.npy", "ids.txt")]
+        files += [root / settings.regions / name for name in ("regions.npy", "boxes.npy", "ids.txt")]
     if not settings.parallel:  # pictures without captions decide nothing
         reading = _Reading(settings, root / settings.pictures, names, PictureSplits({}, 0, 0))
         with suppress(DataError):  # who reads the captions is told

@@ -13,6 +13,7 @@ from pipeline.commands.options import (
     SETTINGS,
     RecipeArgument,
     RecipeOption,
+    listed,
     open_workspace,
     recipe_of,
     refuse_settings,
@@ -95,8 +96,7 @@ def rerank_translations(
     from pipeline.translation.nbest import rerank_translations as run
 
     test = None if lists is None else ListFiles(lists, lists_references, lists_features)
-    names = [name for name in use.split(",") if name]
-    run(ListFiles(tune, references, features), test, names, seeds, language, output, n_best)
+    run(ListFiles(tune, references, features), test, listed(use), seeds, language, output, n_best)
 
 
 @app.command(**SETTINGS)
@@ -131,7 +131,7 @@ def network(
     loaded, workspace = recipe_of(ctx, None, named), open_workspace()
     from pipeline.vectors.new_network import network_of_corpus as run
 
-    run(loaded, workspace, folder, languages.split(","), side, patch, width, layers, vocabulary)
+    run(loaded, workspace, folder, listed(languages), side, patch, width, layers, vocabulary)
 
 
 @app.command(epilog="Settings of the recipe of --on recipe:NAME follow: --corpus.root=FOLDER.")

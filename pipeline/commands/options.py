@@ -53,6 +53,11 @@ SETTINGS: dict[str, Any] = {
 """How a command is declared that settings of a recipe follow."""
 
 
+def listed(text: str) -> list[str]:
+    """The names in a text, with commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def recipe_names(incomplete: str = "") -> list[str]:
     """The recipes of the package whose names begin with `incomplete`."""
     return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem.startswith(incomplete))

@@ -11,6 +11,7 @@ from pipeline.commands.options import (
     SETTINGS,
     RecipeArgument,
     RecipeOption,
+    listed,
     open_workspace,
     recipe_names,
     recipe_of,
@@ -60,10 +61,9 @@ def init(
 ) -> None:
     """Look at a folder of pictures and captions, write a recipe for it, and print the next commands."""
     refuse_settings(ctx)
-    named = [language.strip() for language in (languages or "").split(",") if language.strip()]
     from pipeline.init.command import InitOptions, init
 
-    options = InitOptions(captions, output, backbone, translator, to, named, force)
+    options = InitOptions(captions, output, backbone, translator, to, listed(languages or ""), force)
     init(source, options, open_workspace().root)
 
 

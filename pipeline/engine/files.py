@@ -75,7 +75,7 @@ def fingerprint(
         entry = fresh[str(path)] = _entry(path, known)
         name = path.relative_to(base).as_posix() if base is not None and path.is_relative_to(base) else path.name
         total.update(f"{name}:{entry[1]}\n".encode(errors="surrogateescape"))
-    if cache and keep and fresh and fresh != known:
+    if cache and keep and known | fresh != known:
         with suppress(OSError):  # only saves time
             write_atomically(cache, json.dumps(known | fresh, indent=1, ensure_ascii=False))
     return total.hexdigest()[:16]

@@ -117,7 +117,8 @@ def lender(recipe: Recipe, name: str, section: str = "augment") -> Recipe:
     """
     if name == recipe.name:
         raise RecipeError(f"recipe {name}: {section} borrows from itself; name another recipe or leave it out")
-    owner = load_recipe(name, recipe.lent)
+    path = _find(name, Path(recipe.file).parent) if recipe.file else name
+    owner = load_recipe(path, recipe.lent)
     if owner.augment.translators or owner.augment.captions:
         raise RecipeError(f"recipe {recipe.name}: {section} borrows from {name}, which borrows itself; name its lender")
     return owner

@@ -87,7 +87,7 @@ def _read(vse: VseSettings) -> tuple[Any, ...]:
     """What `_check_read` looks at."""
     of_text = vse.pretrained, vse.pretrained_vectors, vse.pretrained_rate, vse.drop_words
     of_training = vse.drop_regions, vse.epochs, vse.cached_chunk, vse.interpolate, vse.start, vse.warmup_steps
-    return *of_text, *of_training, vse.teacher, vse.image_encoder
+    return *of_text, *of_training, vse.caption_loss, vse.teacher, vse.image_encoder
 
 
 def _check_read(name: str, vse: VseSettings) -> None:

@@ -26,7 +26,7 @@ ALONE: dict[str, Any] = {
 """Settings of a model that is trained for another job, without evaluations of its own."""
 OF_ANOTHER: dict[str, Any] = {
     **ALONE, "options": {}, "pretrained": None, "pretrained_rate": 0.0, "pretrained_vectors": "words",
-    "pretrained_layer": -1, "start": [],
+    "pretrained_layer": -1, "start": [], "interpolate": [],
 }  # fmt: skip
 """Those of a second model, which has options, a text model and starts of its own."""
 _OF_REGIONS: dict[str, Any] = {"image_encoder": None, "image_encoder_rate": 0.0, "image_encoder_size": 224}
@@ -73,7 +73,7 @@ def untrained(settings: VseSettings) -> VseSettings:
 def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
     """The settings of a training that comes before one with `settings`: `change` is an entry of `vse.start`."""
     options = settings.options | change.get("options", {})
-    return replace(settings, **{**change, "options": options, "start": []})
+    return replace(settings, **{"interpolate": [], **change, "options": options, "start": []})
 
 
 def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:

@@ -66,11 +66,11 @@ class TrainingSettings:
     """Languages tested, on human captions."""
     loss: str | None = None
     """One of `modules.losses.registry.LOSSES`, such as `hardest` (Eq. 9-10) or `infonce`; null: the model's own."""
-    negatives: int = number(10, most=10**6)
+    negatives: int = number(10, 1, 10**6)
     """K of the loss `hardest-k`: the most violated negatives of an anchor."""
     distance: Literal["cosine", "euclidean"] = "cosine"
     """What the ranking loss compares: scores, or minus the Euclidean distance of unit vectors."""
-    decay_every: int = 0
+    decay_every: int = number(0, 0)
     """After `decay_epoch` the learning rate is multiplied by `decay` again every so many epochs; 0: it is not."""
     drop_regions: float = number(0.0, 0, below=1)
     """Share of an image's regions left out while training."""
@@ -190,7 +190,7 @@ class VseSettings(EvaluationSettings, TrainingSettings):
             own["options"] = self.options | own.get("options", {})
         else:
             words = {name: getattr(VseSettings(), name) for name in _OF_A_TEXT_MODEL}
-            own = {"options": {}, "start": [], **words, **own}
+            own = {"options": {}, "start": [], "interpolate": [], **words, **own}
         return replace(self, **{**own, "row_settings": {}})
 
     def check(self) -> None:

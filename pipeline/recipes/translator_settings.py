@@ -196,11 +196,11 @@ class MmtSettings:
     """The paper's Bi-LSTM over threads, or a small Transformer."""
     network_options: dict[str, Any] = field(default_factory=dict)
     """The Transformer's own settings: `layers`, `heads`, `look` (`gate`, `tokens`), `gate_bias` (the gate's start)."""
-    vocabulary: int = number(10000, most=10**6)
+    vocabulary: int = number(10000, 1, 10**6)
     """Sub-words of the joint BPE."""
-    embedding_dim: int = number(512, most=10**5)
+    embedding_dim: int = number(512, 1, 10**5)
     """E, size of a word vector; of all states of a Transformer."""
-    hidden_dim: int = number(256, most=10**5)
+    hidden_dim: int = number(256, 1, 10**5)
     """H, size of an encoder state in each direction, the decoder's is 2H; a Transformer's feed-forward width."""
     repeat: dict[str, int] = number({}, 1)
     """How often a pass of pre-training reads the pairs of an origin (`task1: 5`); others once."""

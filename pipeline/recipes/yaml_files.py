@@ -12,9 +12,10 @@ _MOST = 50_000  # values of a recipe, with those that aliases repeat: a few line
 _DEEPEST = 20
 _LONGEST, _LONGEST_VALUE = 2**20, 4096  # letters of a file, and of a value in it
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where the library was built with libyaml
-_GOES_WITH = (
-    ("network", "network_options"), ("model", "options"), ("model", "start"), ("pretrained", "word_vectors"),
-    ("image_encoder", "image_encoder_rate"), ("image_encoder", "image_encoder_size"),
+GOES_WITH = (  # a setting, its default, and what belongs to its value
+    ("network", "bilstm", "network_options"), ("model", "san", "options"), ("model", "san", "start"),
+    ("pretrained", None, "word_vectors"), ("image_encoder", None, "image_encoder_rate"),
+    ("image_encoder", None, "image_encoder_size"),
 )  # fmt: skip
 _PLAIN = ("null", "bool", "int", "float", "str", "seq", "map", "merge")  # kinds of values; others are no settings
 
@@ -106,8 +107,8 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
         RecipeError: a section has a value instead of keys.
     """
     merged = dict(below)
-    for kind, own in _GOES_WITH:
-        if above.get(kind, below.get(kind)) != below.get(kind):
+    for kind, default, own in GOES_WITH:
+        if above.get(kind, below.get(kind, default)) != below.get(kind, default):
             merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), dict):

@@ -165,9 +165,16 @@ def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key:
                 )
 
 
-def advise_on_languages(settings: VseSettings, captions: Table) -> None:
-    """Say which languages of the human captions neither a training configuration nor the test reads."""
+def advise_on_languages(settings: VseSettings, captions: Table, paths: Sequence[str] = ()) -> None:
+    """Say which languages of the human captions neither a training configuration nor the test reads.
+
+    Args:
+        settings: of the rows.
+        captions: of the corpus.
+        paths: of translations, which read the captions of the language that they begin with.
+    """
     read = {slot.language for row in settings.rows for slot in slots_of(settings, row)} | set(settings.test)
+    read |= {parse_path(path)[1][0] for path in paths}
     unread = Counter(language for language in captions["language"][:] if language not in read)
     for language, count in unread.items():
         info(

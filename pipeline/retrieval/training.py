@@ -149,7 +149,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     row, recipe, synthetic = training.name, training.recipe, training.synthetic
     if not settings.epochs:  # nothing is drawn, and nothing of how it would be trained counts
         training = replace(training, seed=1)
-        settings = untrained(settings)
+        settings = replace(untrained(settings), rows={**settings.rows, row: []})
     mix = _mix(settings, row, synthetic)
     require_pairs(settings, row, mix.groups)
     teacher = _teacher(training, settings)

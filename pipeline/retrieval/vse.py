@@ -149,7 +149,7 @@ def require_written(settings: VseSettings, captions: Table, corpus: Path) -> Non
         written = [slot.language for slot in slots if slot.source == HUMAN]
         require_languages(captions, {"train": written}, f"vse.rows.{name}")
         require_enough(name, groups, training)
-        watched = watched_languages(settings, {slot.language for slot in slots})
+        watched = watched_languages(settings.of_row(name), {slot.language for slot in slots})
         require_languages(captions, {"val": watched, "test": settings.test})
 
 

@@ -55,6 +55,8 @@ def test_aliases_of_reasonable_number_are_read() -> None:
         ("corpus.name=scenes\nx", "corpus.name is"), ("vse.reranker={row: [a], model: scan-t2i-avg}", "row is"),
         ("vse.start=[{options: 5}]", r"vse.start\[0\].options is 5; expected keys"), ("mmt.directions=[en-d\x85e]", ""),
         ("mmt.rerank.retrieval={row: {a: b}}", "retrieval.row is"), ("augment.captioner={row: [a]}", "captioner.row"),
+        ("mmt.embedding_dim=0", "expected 1 or more"), ("mmt.vocabulary=0", "expected 1 or more"),
+        ("vse.negatives=-1", "expected 1 or more"), ("vse.decay_every=-3", "expected 0 or more"),
         ("mmt.beam_size=100000", "expected 1,000 at most"), ("vse.word_vectors={en: 'a\x00.vec'}", "not YAML|control"),
     ],
 )  # fmt: skip

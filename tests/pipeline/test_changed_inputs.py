@@ -1,6 +1,8 @@
 """Files that change while they are read, that are moved or renamed, or that may not be read."""
 
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,29 @@ def test_a_picture_in_another_folder_is_another_corpus(folder: Path, tmp_path: P
     assert key_of(moved, tmp_path / "artifacts") == before
     (moved / "sea").rename(moved / "coast")
     assert key_of(moved, tmp_path / "artifacts") != before
+
+
+def test_pictures_beside_regions_of_one_s_own_decide_splits_and_captions(folder: Path, tmp_path: Path) -> None:
+    """Copies of a picture are in one split, and a caption needs its picture."""
+    for name in ("regions.npy", "boxes.npy", "ids.txt"):
+        (folder / name).touch()
+    recipe, keys = recipe_of(folder), list[str]()
+    options = replace(recipe.corpus.options, regions=".")
+    recipe = replace(recipe, corpus=replace(recipe.corpus, options=options))
+    for change in (lambda: None, lambda: shutil.copyfile(folder / "sea/1.png", folder / "hills/0.png"),
+                   (folder / "hills/2.png").unlink):  # fmt: skip
+        change()
+        keys.append(prepare.corpus_job(recipe, Workspace(tmp_path / "artifacts")).key)
+    assert len(set(keys)) == 3
+
+
+def test_known_digests_are_not_written_again(folder: Path, tmp_path: Path) -> None:
+    known = tmp_path / "artifacts" / "fingerprints.json"
+    keys = [key_of(folder, tmp_path / "artifacts") for _ in range(2)]
+    Workspace(tmp_path / "artifacts").fingerprint([folder / "hills/0.txt"])
+    before = known.stat().st_ino
+    assert {*keys, key_of(folder, tmp_path / "artifacts")} == {keys[0]}
+    assert known.stat().st_ino == before
 
 
 @pytest.mark.parametrize("number", [13, 5, 24])  # EACCES, EIO, EMFILE

@@ -274,5 +274,6 @@ def test_captions_in_a_language_that_nothing_reads_are_told(capsys) -> None:
     advise_on_languages(load_recipe("scenes").vse, captions)
     told = " ".join(capsys.readouterr().out.split())
     assert told == "2 captions in 'fr' are not read: no row of vse.rows has fr/human, and vse.test lacks 'fr'"
+    advise_on_languages(load_recipe("scenes").vse, captions, ["mt:en-de", "mt:fr-en"])  # translated
     advise_on_languages(load_recipe("scenes", ["--vse.rows.both=[en/human, fr/human]"]).vse, captions)
     assert capsys.readouterr().out == ""

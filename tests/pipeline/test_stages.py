@@ -335,6 +335,8 @@ def test_keyboard_interrupt_says_how_to_go_on(fresh: Tiny, capsys, monkeypatch) 
     monkeypatch.setattr("pipeline.graph.corpus_job", interrupted)
     assert fresh.main("prepare") == 130
     assert "the same command continues from where it was stopped" in capsys.readouterr().err
+    assert fresh.main("prepare", "--force") == 130
+    assert "runs finished jobs again, and continues the one that was stopped" in capsys.readouterr().err
 
 
 def test_the_rows_of_a_recipe_come_seed_by_seed(tiny: Tiny) -> None:

@@ -1,0 +1,54 @@
+"""Settings of trainings beside those of a recipe: what goes with a model, and what of it is checked."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.graph import Graph
+from pipeline.recipes.loading import lender, load_recipe
+from pipeline.recipes.overlays import overlaid, reranker_settings
+from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.translator_settings import MmtSettings
+from pipeline.recipes.yaml_files import GOES_WITH
+from tests.modules.dual_networks import save
+
+
+def test_the_default_named_once_more_drops_nothing(tmp_path: Path) -> None:
+    for name, default, own in GOES_WITH:
+        settings = [kind() for kind in (VseSettings, MmtSettings) if hasattr(kind(), own)]
+        assert [getattr(each, name) for each in settings] == [default]
+    (tmp_path / "mine.yaml").write_text("base: scenes\nvse: {start: [{epochs: 2}]}\n")
+    read = [load_recipe(str(tmp_path / "mine.yaml"), more).vse for more in ([], ["--vse.model=san"])]
+    assert [(vse.model, vse.start) for vse in read] == [("san", [{"epochs": 2}])] * 2
+    assert load_recipe(str(tmp_path / "mine.yaml"), ["--vse.model=dan"]).vse.start == []
+
+
+def test_what_a_training_starts_with_is_not_interpolated_itself() -> None:
+    vse = load_recipe("scenes", ["--vse.start=[{epochs: 2}]", "--vse.interpolate=[0, 0.5, 1]"]).vse
+    assert vse.interpolate == [0, 0.5, 1]
+    assert overlaid(vse, vse.start[0]).interpolate == reranker_settings(vse).interpolate == []
+
+
+@pytest.mark.parametrize("model", ["mule", "mlmme"])
+@pytest.mark.parametrize("where", ["vse", "vse.row_settings.human-de"])
+def test_a_loss_between_captions_is_refused_for_rows_too(model: str, where: str) -> None:
+    rows = "--vse.rows.human-de=[en/human + de/human]"
+    with pytest.raises(RecipeError, match=f"caption_loss is 1, but {model} has a loss between captions of its own"):
+        load_recipe("scenes", [f"--vse.model={model}", rows, f"--{where}.caption_loss=1"])
+
+
+def test_a_network_that_is_tested_as_it_is_needs_no_captions(tmp_path: Path) -> None:
+    network = f"--vse.pretrained={save('siglip', tmp_path / 'siglip')}"
+    recipe = load_recipe("scenes-dual-encoder", [network, "--vse.epochs=0", "--vse.only=[none, mt-f, human-de]"])
+    for row in Graph(recipe, Workspace(tmp_path)).rows:
+        assert set(row.job.inputs) <= {"corpus", "images"}
+        assert row.job.settings["groups"] == []
+
+
+def test_a_lender_is_found_beside_the_recipe_as_its_base_is(tmp_path: Path) -> None:
+    (tmp_path / "lends.yaml").write_text("base: scenes\n")
+    (tmp_path / "mine.yaml").write_text("base: lends.yaml\naugment: {translators: lends.yaml}\n")
+    recipe = load_recipe(str(tmp_path / "mine.yaml"))
+    assert lender(recipe, recipe.augment.translators).file == str(tmp_path / "lends.yaml")
