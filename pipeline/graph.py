@@ -14,11 +14,11 @@ from modules.retrieval_models import model_class
 from pipeline.analyses.registry import analyses_of
 from pipeline.corpus.prepare import corpus_job, pictures_digest
 from pipeline.engine.console import command
-from pipeline.engine.job import Job, ordered_in_stage
+from pipeline.engine.job import Job, topological_order
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import lender, translator_recipe
-from pipeline.recipes.overlays import ALONE, captioner_network, captioner_settings, rerank_settings, reranker_settings
+from pipeline.recipes.overlays import ALONE, beside_settings, captioner_network, rerank_settings, reranker_settings
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path
@@ -202,7 +202,7 @@ class Graph:
     def retrieval_jobs(self, rows: list[Row]) -> list[Job]:
         """Jobs of stage vse, each after what it needs: captions of pictures with what writes them, then the rows'."""
         written = [job for job in self.synthesis.values() if job.stage == "vse"]
-        return ordered_in_stage([*written, *(job for row in rows for job in row.jobs)], "vse")
+        return topological_order([*written, *(job for row in rows for job in row.jobs)], "vse")
 
     @cached_property
     def retrieval_model(self) -> Job:
@@ -235,7 +235,7 @@ class Graph:
             written: may it read captions of `augment.captioner`?
         """
         recipe = self.recipe
-        settings, filters = captioner_settings(recipe.vse, overlay), recipe.augment.filters
+        settings, filters = beside_settings(recipe.vse, overlay), recipe.augment.filters
         paths = [path for path in recipe.augment.paths if parse_path(path)[2] not in filters]
         paths = [path for path in paths if written or parse_path(path)[0] != CAPTION]
         return self._beside(replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))).rows[0]

@@ -10,7 +10,7 @@ from data.captions import read_captions
 from pipeline.analyses.forgetting import require_second_set
 from pipeline.corpus.prepare import say_corpus
 from pipeline.engine.console import debug
-from pipeline.engine.job import Job, ordered_in_stage, topological_order
+from pipeline.engine.job import Job, topological_order
 from pipeline.engine.machine_errors import explained
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
@@ -72,7 +72,7 @@ def _retrieval_models(graph: Graph) -> list[Job]:
 def _rerankers(graph: Graph) -> list[Job]:
     """Tuned translators and comparisons, after the retrieval model of their features."""
     tuned = [job for job in graph.translators.values() if job.stage == "rerank"]
-    wanted = ordered_in_stage([*tuned, *graph.comparisons.values()], "rerank")
+    wanted = topological_order([*tuned, *graph.comparisons.values()], "rerank")
     models = {model.key: model for job in wanted for model in job.inputs.values() if model.stage == "vse"}
     return [*models.values(), *wanted]
 

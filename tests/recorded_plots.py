@@ -10,14 +10,53 @@ from itertools import groupby
 from pathlib import Path
 from statistics import fmean, stdev
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 from pipeline.reporting.records import RECORDS, Record, read_records
-from pipeline.visualization.plots import Mark, Panel, as_png, panels
+from pipeline.visualization.plots import COLOURS, GREY, WIDTH, as_label, as_png, draw_rows
 
 SPEED = "speed.csv"
 PICTURES = Path(__file__).parents[1] / ".screenshots"
+_LEAST = 0.1  # length of an axis that does not begin at 0, of the figures: small differences must look small
+_ABOVE, _BELOW = COLOURS[:2]  # blue and vermilion
 _Read = Callable[[str], Sequence[Record]]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A figure of a panel.
+
+    Attributes:
+        label: its name.
+        value: where its dot is.
+        low: end of its interval, or None.
+        high: the other end.
+        parts: what it is the mean of, as small dots.
+        hollow: whether the dot is hollow: a figure of others.
+    """
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    parts: Sequence[float] = ()
+    hollow: bool = False
+
+    def ends(self) -> tuple[float, float]:
+        """The leftmost and the rightmost place that is drawn."""
+        drawn = [place for place in (self.value, self.low, self.high, *self.parts) if place is not None]
+        return min(drawn), max(drawn)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a plot: its title and its figures, the first on top."""
+
+    title: str
+    marks: Sequence[Mark]
 
 
 @dataclass(frozen=True)
@@ -114,6 +153,54 @@ def plots(
     for name, figure in figures.items():
         (output / name).write_bytes(as_png(figure))
         info(f"{output / name}")
+
+
+def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = None) -> Figure:
+    """Figures in panels, one below the other, to one scale; each figure is printed at its right.
+
+    Args:
+        title: what is plotted.
+        axis: unit, and what dots and lines mean.
+        parts: the panels.
+        start: draw bars from here on a common logarithmic axis, in another colour if they go to the left; else dots
+            with intervals, on axes that have the same length but may begin elsewhere.
+    """
+    counts = [len(part.marks) for part in parts]
+    figure = Figure((WIDTH, 0.8 + 0.5 * len(parts) + 0.25 * sum(counts)), layout="constrained")
+    figure.suptitle(as_label(title), x=0.01, ha="left", fontsize="large")
+    heights = [count + 0.6 for count in counts]
+    columns = figure.subplots(len(parts), squeeze=False, sharex=start is not None, height_ratios=heights)[:, 0]
+    ends = [([mark.ends() for mark in part.marks]) for part in parts]
+    spans = [(min(low for low, _ in pairs), max(high for _, high in pairs)) for pairs in ends]
+    length = max(max(1.1 * (high - low), _LEAST * high) for low, high in spans)
+    for axes, part, (low, high) in zip(columns, parts, spans, strict=True):
+        draw_rows(axes, part.title, [(mark.label, mark.value) for mark in part.marks])
+        if start is None:
+            _dots(axes, part.marks)
+            axes.set_xlim((low + high - length) / 2, (low + high + length) / 2)
+        else:
+            _bars(axes, part.marks, start)
+    columns[-1].set_xlabel(as_label(axis))
+    return figure
+
+
+def _dots(axes: Axes, marks: Sequence[Mark]) -> None:
+    """A dot a figure, over its parts and its interval."""
+    for place, mark in enumerate(marks):
+        if mark.low is not None and mark.high is not None:
+            axes.plot((mark.low, mark.high), (place, place), color=_ABOVE, linewidth=2, solid_capstyle="butt")
+        axes.plot(mark.parts, [place + 0.28] * len(mark.parts), "o", color=GREY, markersize=3, alpha=0.7)
+        face = "white" if mark.hollow else _ABOVE
+        axes.plot(mark.value, place, "D" if mark.hollow else "o", color=_ABOVE, markerfacecolor=face, markersize=7)
+
+
+def _bars(axes: Axes, marks: Sequence[Mark], start: float) -> None:
+    """A bar a figure, from `start`."""
+    colours = [_ABOVE if mark.value >= start else _BELOW for mark in marks]
+    axes.barh(range(len(marks)), [mark.value - start for mark in marks], left=start, height=0.6, color=colours)
+    axes.axvline(start, color=GREY, linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
 
 
 def _panel(figures: Figures, read: _Read) -> Panel:

@@ -1,5 +1,6 @@
 """The jobs that resize the pictures of a corpus, for models that learn from pixels."""
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pipeline.corpus.prepare import captioned_images, pictures_of
 from pipeline.engine.job import Job
 
 VERSION = 1
+_Write = Callable[[Path, Mapping[str, Path], Sequence[str]], None]
 
 
 def pixels_job(corpus: Job, size: int, digest: str | None) -> Job:
@@ -20,49 +22,54 @@ def pixels_job(corpus: Job, size: int, digest: str | None) -> Job:
         size: height and width of a picture.
         digest: of the pictures (`pictures_digest`).
     """
-    return _job(f"pixels-{size}", corpus, size, digest, "train", "generate regions (vse.options.target=regions)")
+
+    def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
+        """Write them."""
+        write_pixels(folder, pictures, images, size, "generate regions (vse.options.target=regions)")
+
+    return _job(f"pixels-{size}", corpus, {"size": size, "pictures": digest}, write, "train")
 
 
 def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
     """The job that writes them of all images, which an image encoder reads; arguments as above."""
-    return _job(f"pictures-{size}", corpus, size, digest, None, "read its regions (vse.image_encoder=null)")
+
+    def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
+        """Write them."""
+        write_pixels(folder, pictures, images, size, "read its regions (vse.image_encoder=null)")
+
+    return _job(f"pictures-{size}", corpus, {"size": size, "pictures": digest}, write)
 
 
-def network_pictures_job(name: str, corpus: Job, pictures: str | None) -> Job:
+def network_pictures_job(name: str, corpus: Job, digest: str | None) -> Job:
     """The job that writes them of all images as a dual encoder reads them (`data.network_pixels`).
 
     Args:
         name: of the network, a folder or a name on the hub.
         corpus: the job that prepares the corpus.
-        pictures: a digest of its pictures (`pictures_digest`).
+        digest: of its pictures (`pictures_digest`).
 
     Raises:
         DataError: it has no image processor.
     """
 
+    def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
+        """Write them."""
+        paths = files_of(pictures, images, "freeze the image tower and read regions (vse.model=san)")
+        write_network_pixels(folder, NetworkPixels(name), images, paths, cores())
+
+    return _job("pictures-network", corpus, {"reader": reader_settings(name), "pictures": digest}, write)
+
+
+def _job(name: str, corpus: Job, settings: Mapping[str, Any], write: _Write, split: str | None = None) -> Job:
+    """A job that writes the pictures of the captioned images of a split, or of all."""
+
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the pictures; DataError if the corpus lacks one."""
-        wanted = captioned_images(inputs["corpus"])
-        otherwise = "freeze the image tower and read regions (vse.model=san)"
-        paths = files_of(pictures_of(inputs["corpus"]), wanted, otherwise)
-        write_network_pixels(folder, NetworkPixels(name), wanted, paths, cores())
-        return {"pictures": len(wanted)}
-
-    settings = {"reader": reader_settings(name), "pictures": pictures}
-    return Job(
-        "pictures-network", "vse", VERSION, settings, {"corpus": corpus}, run,
-        headline=lambda figures: f"{figures['pictures']:,} pictures",
-    )  # fmt: skip
-
-
-def _job(name: str, corpus: Job, size: int, digest: str | None, of: str | None, otherwise: str) -> Job:
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Write the pictures; DataError if the corpus lacks one."""
-        wanted = captioned_images(inputs["corpus"], of)
-        write_pixels(folder, pictures_of(inputs["corpus"]), wanted, size, otherwise)
-        return {"pictures": len(wanted)}
+        images = captioned_images(inputs["corpus"], split)
+        write(folder, pictures_of(inputs["corpus"]), images)
+        return {"pictures": len(images)}
 
     return Job(
-        name, "vse", VERSION, {"size": size, "pictures": digest}, {"corpus": corpus}, run,
+        name, "vse", VERSION, settings, {"corpus": corpus}, run,
         headline=lambda figures: f"{figures['pictures']:,} pictures",
     )  # fmt: skip

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,27 +30,6 @@ class Part(NamedTuple):
     vectors: NDArray[np.float32]
     left: Mapping[str, str]
     arbitrary: Sequence[str] = ()
-
-
-class Items(Protocol):
-    """What gets vectors: pictures, or captions.
-
-    Attributes:
-        size: items of a part.
-        count: of all items, once `state` was asked for.
-    """
-
-    size: int
-    count: int
-
-    def require(self, exported: ExportedModel) -> None:
-        """Refuse a model that does not read them, by a RecipeError."""
-
-    def state(self) -> str:
-        """What changes when the items do."""
-
-    def parts(self, exported: ExportedModel, done: int) -> Iterator[Part]:
-        """The parts, but for the first `done`."""
 
 
 class CaptionLines:
@@ -147,6 +126,9 @@ class Pictures:
             vectors = exported.encode_regions(np.stack(regions)).single().numpy() if regions else exported.encode([])
             yield Part([name for name, _ in some if name not in left], vectors, {**beside, **left})
             beside = {}
+
+
+Items = CaptionLines | Pictures
 
 
 def items_of(pictures: Path | None, captions: Path | None, language: str | None, workers: int) -> Items:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from filelock import AcquireReturnProxy, FileLock, Timeout
+from filelock import FileLock, Timeout
 
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
@@ -220,14 +220,13 @@ def lock(path: Path, name: str) -> Iterator[None]:
     """
     with writing_to(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = _acquired(path, name)
-    with held:
-        yield
-
-
-def _acquired(path: Path, name: str) -> AcquireReturnProxy:
+        held = FileLock(path)
+        try:
+            held.acquire(blocking=False)
+        except Timeout:
+            info(f"{name}: another process is working on it; waiting")
+            held.acquire()
     try:
-        return FileLock(path).acquire(blocking=False)
-    except Timeout:
-        info(f"{name}: another process is working on it; waiting")
-        return FileLock(path).acquire()
+        yield
+    finally:
+        held.release()

@@ -60,18 +60,10 @@ def unique_names(jobs: Iterable[Job]) -> dict[str, str]:
     return {key: name if count[name] == 1 else f"{name} {key[:DIGITS]}" for key, name in names.items()}
 
 
-def topological_order(jobs: Iterable[Job]) -> list[Job]:
-    """Jobs and what they need of any stage, each once and after what it needs."""
+def topological_order(jobs: Iterable[Job], stage: str | None = None) -> list[Job]:
+    """Jobs and what they need, each once and after what it needs; of what they need only jobs of a stage, if given."""
     order: dict[tuple[str, str], Job] = {}
     for job in jobs:
-        order |= {(node.name, node.key): node for node in [*topological_order(job.inputs.values()), job]}
-    return list(order.values())
-
-
-def ordered_in_stage(jobs: Iterable[Job], stage: str) -> list[Job]:
-    """Jobs of a stage and what they need of that stage, each once and after what it needs."""
-    order: dict[tuple[str, str], Job] = {}
-    for job in jobs:
-        inner = ordered_in_stage((input_job for input_job in job.inputs.values() if input_job.stage == stage), stage)
-        order |= {(node.name, node.key): node for node in [*inner, job]}
+        needed = [each for each in job.inputs.values() if stage in (None, each.stage)]
+        order |= {(node.name, node.key): node for node in [*topological_order(needed, stage), job]}
     return list(order.values())

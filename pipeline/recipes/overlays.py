@@ -4,7 +4,7 @@ Trainings beside those of the rows are of `vse.start`, `vse.reranker`, `augment.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -76,25 +76,21 @@ def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
     return replace(settings, **{"interpolate": [], **change, "options": options, "start": []})
 
 
-def captioner_settings(settings: VseSettings, captioner: Mapping[str, Any]) -> VseSettings:
-    """The settings of the training of `augment.captioner`, or of a filter's model."""
-    own = {"seeds": settings.seeds[:1], **captioner, **ALONE, "only": [captioner["row"]]}
-    return _on_row(settings, own)
+def beside_settings(settings: VseSettings, overlay: Mapping[str, Any]) -> VseSettings:
+    """The settings of the training of `augment.captioner`, of a filter's model, or of `mmt.rerank.retrieval`.
+
+    It differs from its row; another model has options, starts and a text model of its own.
+    """
+    own = {"seeds": settings.seeds[:1], **overlay, **ALONE, "only": [overlay["row"]]}
+    of_row = settings.of_row(own.pop("row"))
+    if own.get("model", of_row.model) != of_row.model:
+        of_row = of_row.changed({"model": own["model"]})
+    return replace(of_row, **own)
 
 
 def rerank_settings(settings: VseSettings, retrieval: Mapping[str, Any]) -> VseSettings:
     """The settings of the training of `mmt.rerank.retrieval`, which reads regions."""
-    own = {"seeds": settings.seeds[:1], **retrieval, **ALONE, **_OF_REGIONS, "only": [retrieval["row"]]}
-    return _on_row(settings, own)
-
-
-def _on_row(settings: VseSettings, own: Mapping[str, Any]) -> VseSettings:
-    """The settings of a training that differs from its `row`; another model has options, starts and a text model of its
-    own."""
-    of_row = settings.of_row(own["row"])
-    if own.get("model", of_row.model) != of_row.model:
-        of_row = of_row.changed({"model": own["model"]})
-    return replace(of_row, **{key: value for key, value in own.items() if key != "row"})
+    return beside_settings(settings, {**retrieval, **_OF_REGIONS})
 
 
 def trainings_of(settings: VseSettings, key: str) -> dict[str, VseSettings]:
@@ -128,10 +124,10 @@ def trainings_beside(recipe: Recipe) -> dict[str, VseSettings]:
     vse, augment, retrieval = recipe.vse, recipe.augment, recipe.mmt.rerank.retrieval
     beside = {} if vse.reranker.get("model") is None else {"vse.reranker": reranker_settings(vse)}
     if augment.captioner and captioner_network(augment) is None:
-        beside["augment.captioner"] = captioner_settings(vse, augment.captioner)
+        beside["augment.captioner"] = beside_settings(vse, augment.captioner)
     for name, kept in augment.filters.items():
         if kept.retrieval:
-            beside[f"augment.filters.{name}.retrieval"] = captioner_settings(vse, kept.retrieval)
+            beside[f"augment.filters.{name}.retrieval"] = beside_settings(vse, kept.retrieval)
     return beside | ({"mmt.rerank.retrieval": rerank_settings(vse, retrieval)} if retrieval else {})
 
 
@@ -172,33 +168,29 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
         own = _own(recipe, retrieval, OVERLAID | {"seeds"}, "mmt.rerank.retrieval")
         _check_over(recipe, {**vse, **own, **ALONE}, "mmt.rerank.retrieval")
     if captioner and captioner_network(recipe.augment) is None:
-        own = _own(recipe, captioner, OVERLAID - {"trainer"} | {"seeds"}, "augment.captioner")
-        sources = sorted({slot.source for text in recipe.vse.rows[captioner["row"]] for slot in parse_group(text)})
-        if written := [source for source in sources if parse_path(source)[0] == CAPTION]:
-            raise RecipeError(
-                f"augment.captioner.row is {captioner['row']!r}, which trains on {written[0]!r}, captions that it is "
-                "to write itself; name a row without them"
-            )
-        typed(VseSettings, {**vse, **own, **ALONE}, "augment.captioner")
-        with located("augment.captioner"):
-            recipe.require_vse(captioner_settings(recipe.vse, captioner))
+        written = "captions that it is to write itself"
+        _check_beside(recipe, captioner, vse, "augment.captioner", lambda path: parse_path(path)[0] == CAPTION, written)
     for name, kept in recipe.augment.filters.items():
         if kept.retrieval:
-            _check_filter(recipe, kept.retrieval, vse, f"augment.filters.{name}.retrieval")
+            key = f"augment.filters.{name}.retrieval"
+            _check_beside(recipe, kept.retrieval, vse, key, lambda path: parse_path(path)[2] in recipe.augment.filters,
+                          "captions that a filter kept")  # fmt: skip
 
 
-def _check_filter(recipe: Recipe, retrieval: Mapping[str, Any], vse: Mapping[str, Any], key: str) -> None:
-    """Refuse a filter's retrieval model whose settings make no sense, or that reads captions which a filter kept."""
-    own = _own(recipe, retrieval, OVERLAID - {"trainer"} | {"seeds"}, key)
-    sources = {slot.source for text in recipe.vse.rows[retrieval["row"]] for slot in parse_group(text)}
-    if read := sorted(source for source in sources if parse_path(source)[2] in recipe.augment.filters):
+def _check_beside(
+    recipe: Recipe, overlay: Mapping[str, Any], vse: Mapping[str, Any], key: str, unread: Callable[[str], bool],
+    what: str,
+) -> None:  # fmt: skip
+    """Refuse a training on a row whose settings make no sense, or whose row trains on paths that it may not read."""
+    own = _own(recipe, overlay, OVERLAID - {"trainer"} | {"seeds"}, key)
+    sources = {slot.source for text in recipe.vse.rows[overlay["row"]] for slot in parse_group(text)}
+    if read := sorted(filter(unread, sources)):
         raise RecipeError(
-            f"{key}.row is {retrieval['row']!r}, which trains on {read[0]!r}, captions that a filter kept; name a row "
-            "without them"
+            f"{key}.row is {overlay['row']!r}, which trains on {read[0]!r}, {what}; name a row without them"
         )
     typed(VseSettings, {**vse, **own, **ALONE}, key)
     with located(key):
-        recipe.require_vse(captioner_settings(recipe.vse, retrieval))
+        recipe.require_vse(beside_settings(recipe.vse, overlay))
 
 
 def _own(recipe: Recipe, overlay: Mapping[str, Any], known: set[str], key: str) -> dict[str, Any]:

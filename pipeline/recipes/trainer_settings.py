@@ -39,24 +39,9 @@ class TrainerSettings:
     run), `wandb` (Weights & Biases, which must be installed)."""
 
 
-RUNTIME_ONLY = {
-    "accelerator",
-    "devices",
-    "num_nodes",
-    "strategy",
-    "threads",
-    "workers",
-    "regions",
-    "graph",
-    "progress",
-    "loggers",
-}
-"""Trainer settings that do not change a result, so they stay out of a job's key."""
-
-
 def job_settings(settings: Any) -> dict[str, Any]:
     """The settings of a section that name a job's result: all but where and how fast it runs."""
     plain = asdict(settings)
     if "trainer" in plain:
-        plain["trainer"] = {key: value for key, value in plain["trainer"].items() if key not in RUNTIME_ONLY}
+        plain["trainer"] = {"precision": settings.trainer.precision}
     return plain

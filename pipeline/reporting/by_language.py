@@ -13,7 +13,7 @@ from pipeline.reporting.records import Result
 from pipeline.reporting.results import ONE_SEED, Figures
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import NETWORK, refusing_other_code
-from pipeline.visualization.plots import Mark, Panel, Point, as_png, by_count
+from pipeline.visualization.plots import Bar, Point, as_png, by_count
 
 CAPTIONS, PARAMETERS = "training_captions", "language_parameters"
 """Metrics of a row of the results: captions of a language to train on, parameters that one more language adds."""
@@ -70,11 +70,11 @@ def language_figure(results: Sequence[Result], published: dict[str, float]) -> l
     if len({point.colour for point in points}) < 2:
         return []
     more = dict.fromkeys((result.system, result.value / _MILLION) for result in results if result.metric == PARAMETERS)
-    marks = [Mark(system, value) for system, value in more if value]
-    marks += [Mark(f"{system}, published", value / _MILLION, hollow=True) for system, value in published.items()]
+    bars = [Bar(system, value) for system, value in more if value]
+    bars += [Bar(f"{system}, published", value / _MILLION, hollow=True) for system, value in published.items()]
     axes = ("captions of the language in training", f"mean recall, percent; lines: 95 % ({ONE_SEED})")
-    below = Panel("Millions of parameters that one more language adds, without word vectors", marks)
-    return [("Languages", as_png(by_count("Mean recall on test by language", axes, points, below)))]
+    below = "Millions of parameters that one more language adds, without word vectors"
+    return [("Languages", as_png(by_count("Mean recall on test by language", axes, points, below, bars)))]
 
 
 def _is_recall(result: Result) -> bool:

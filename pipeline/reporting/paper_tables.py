@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from modules.metrics.retrieval import RECALLS
 from pipeline.analyses.registry import ANALYSES
-from pipeline.engine.job import Job, ordered_in_stage, topological_order
+from pipeline.engine.job import Job, topological_order
 from pipeline.engine.machine import rank
 from pipeline.engine.runner import Runner
 from pipeline.graph import Graph
@@ -26,12 +26,12 @@ def variants_of(graph: Graph) -> dict[str, str]:
 
     Two systems of a name have it with their table's (`1: SAN`).
     """
-    own = {job.key for row in graph.all_rows for job in ordered_in_stage(row.jobs, "vse")}
+    own = {job.key for row in graph.all_rows for job in topological_order(row.jobs, "vse")}
     variants: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
     for name, cells in graph.tables.items():
         for system, _, row in cells:
-            for job in ordered_in_stage(row.jobs, "vse"):
+            for job in topological_order(row.jobs, "vse"):
                 if job.key not in own and job.key not in variants:
                     twice = taken.setdefault((job.name, system), job.key) != job.key
                     variants[job.key] = f"{name}: {system}" if twice else system
@@ -65,7 +65,7 @@ def table(graph: Graph, runner: Runner, name: str | None) -> None:
     finally:  # what is done is recorded, whatever stops the rest
         variants = variants_of(graph)
         if rank() == 0:
-            record(graph, ordered_in_stage(jobs, "vse"), variants)
+            record(graph, topological_order(jobs, "vse"), variants)
     if rank() > 0:
         return
     for sheet in paper_tables(str(name), Figures(graph, records_of(graph.recipe), variants)):

@@ -1,8 +1,7 @@
 """Baselines of sentence similarity: predictions by words alone, without pictures."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +9,13 @@ import numpy as np
 
 from data.sts import SentencePairs
 from data.text import words_of
-from data.vectors import INSTALL, installed, train_vectors
+from data.vectors import train_vectors
 from modules.metrics.sentence_similarity import Scores, mean_vector_similarity, tf_idf_similarity
 from pipeline.similarity.sets import Predict
 
 DIM = 300
 """Size of fastText's vectors."""
 Pairs = Mapping[str, SentencePairs]
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A baseline.
-
-    Attributes:
-        title: what tables call it.
-        predict: from training captions of the language of the pairs, a similarity of each pair.
-        lacks: how to get what it needs; empty where that is installed.
-    """
-
-    title: str
-    predict: Predict
-    lacks: Callable[[], str]
 
 
 def _words(pairs: Pairs, language: str) -> dict[str, list[list[str]]]:
@@ -60,7 +44,7 @@ def _fasttext(_: Any, pairs: Pairs, training: Sequence[str], language: str) -> d
     return {name: mean_vector_similarity(vectors, vocabulary, *sides) for name, sides in words.items()}
 
 
-BASELINES = (
-    Baseline("TF-IDF", _tf_idf, lambda: ""),
-    Baseline("fastText", _fasttext, lambda: "" if installed() else INSTALL),
-)
+FASTTEXT = "fastText"
+"""The baseline that needs a package of its own."""
+BASELINES: dict[str, Predict] = {"TF-IDF": _tf_idf, FASTTEXT: _fasttext}
+"""Title → from training captions of the language of the pairs, a similarity of each pair."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from data.slots import parse_group
 from data.sts import SentencePairs
+from data.vectors import INSTALL, installed
 from modules.metrics.sentence_similarity import Scores, pair_similarity
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
@@ -14,7 +15,7 @@ from pipeline.graph import Graph
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import Row
-from pipeline.similarity.baselines import BASELINES
+from pipeline.similarity.baselines import BASELINES, FASTTEXT
 from pipeline.similarity.sets import digests, sts_job
 from pipeline.training.model_files import load_model
 
@@ -65,13 +66,14 @@ def sts_rows(graph: Graph) -> list[StsRow]:
         tested = bool(own) or untrained
         job = _model_job(recipe, sets, trained, vse.pretrained) if tested else None
         rows.append(StsRow(system, row.name, row.seed, job, bool(title)))
-    for baseline in BASELINES:
+    for title, predict in BASELINES.items():
+        lacks = INSTALL if title == FASTTEXT and not installed() else ""
         for own, trained in types.items():
             known = {"corpus", *(kind.partition("/")[2] for kind in own)}
             inputs = {name: job for name, job in trained.inputs.items() if name in known}
             settings = {"sets": sets, "types": list(own)}
-            job = sts_job(f"sts-{baseline.title.lower()}", recipe, settings, inputs, own, baseline.predict)
-            rows.append(StsRow(baseline.title, ", ".join(own), 0, job, lacks=baseline.lacks()))
+            job = sts_job(f"sts-{title.lower()}", recipe, settings, inputs, own, predict)
+            rows.append(StsRow(title, ", ".join(own), 0, job, lacks=lacks))
     return rows
 
 

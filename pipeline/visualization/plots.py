@@ -1,4 +1,4 @@
-"""Plots of the report, of TensorBoard and of the READMEs, drawn without a screen."""
+"""Plots of the report and of TensorBoard, drawn without a screen."""
 
 import io
 import warnings
@@ -17,50 +17,29 @@ from PIL import Image
 
 from pipeline.visualization.pictures import installed_fonts
 
-_WIDTH = 8.0  # inches
+WIDTH = 8.0  # inches
 DPI = 100
 """Pixels an inch of figures that show pictures."""
-_LEAST = 0.1  # length of an axis that does not begin at 0, of the figures: small differences must look small
 _LETTERS = 36  # of a line beside an axis of 3.6 inches, the lowest there is
-_GREY = "#59636e"
+GREY = "#59636e"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Of Okabe and Ito, which colour-blind people tell apart."""
 _SHAPES = "os^Dv<>PX*hp"
-_ABOVE, _BELOW = COLOURS[:2]  # blue and vermilion
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A figure of a panel.
+class Bar:
+    """A figure of a row of bars.
 
     Attributes:
         label: its name.
-        value: where its dot is.
-        low: end of its interval, or None.
-        high: the other end.
-        parts: what it is the mean of, as small dots.
-        hollow: whether the dot is hollow: a figure of others.
+        value: where it ends.
+        hollow: a figure of others.
     """
 
     label: str
     value: float
-    low: float | None = None
-    high: float | None = None
-    parts: Sequence[float] = ()
     hollow: bool = False
-
-    def ends(self) -> tuple[float, float]:
-        """The leftmost and the rightmost place that is drawn."""
-        drawn = [place for place in (self.value, self.low, self.high, *self.parts) if place is not None]
-        return min(drawn), max(drawn)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A part of a plot: its title and its figures, the first on top."""
-
-    title: str
-    marks: Sequence[Mark]
 
 
 @dataclass(frozen=True)
@@ -91,7 +70,7 @@ def curves(title: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Figu
         title: what is plotted.
         lines: name → (step, value), in the order of steps.
     """
-    figure = Figure((_WIDTH, 4.0), layout="constrained")
+    figure = Figure((WIDTH, 4.0), layout="constrained")
     axes = figure.subplots()
     for name, points in lines.items():
         axes.plot(*zip(*points, strict=True), label=as_label(name), marker=".", linewidth=1)
@@ -109,12 +88,12 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
         title: what is plotted.
         rows: name, value, and the ends of its interval or None.
     """
-    figure = Figure((_WIDTH, 0.8 + 0.28 * len(rows)), layout="constrained")
+    figure = Figure((WIDTH, 0.8 + 0.28 * len(rows)), layout="constrained")
     axes = figure.subplots()
     places = list(range(len(rows)))[::-1]
     for place, (_, value, low, high) in zip(places, rows, strict=True):
         if low is not None and high is not None:
-            axes.plot((low, high), (place, place), color="#59636e", linewidth=1.5)
+            axes.plot((low, high), (place, place), color=GREY, linewidth=1.5)
         axes.plot(value, place, "o", color="#0969da")
     axes.set_yticks(places, [as_label(name) for name, *_ in rows])
     axes.set_title(as_label(title), loc="left", fontsize="medium")
@@ -122,33 +101,34 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
     return figure
 
 
-def by_count(title: str, axes_of: tuple[str, str], points: Sequence[Point], below: Panel) -> Figure:
-    """Figures by a count on a logarithmic axis, each with its interval; and a panel with a bar a mark below them.
+def by_count(title: str, axes_of: tuple[str, str], points: Sequence[Point], below: str, bars: Sequence[Bar]) -> Figure:
+    """Figures by a count on a logarithmic axis, each with its interval; and bars below them.
 
     Args:
         title: what is plotted.
         axes_of: what is counted, and what the heights are.
         points: at least one.
-        below: the panel; not drawn if it has no marks. Hollow bars are figures of others.
+        below: title of the bars.
+        bars: none or more.
     """
     colours, shapes = (list(dict.fromkeys(getattr(point, name) for point in points)) for name in ("colour", "shape"))
-    heights = [max(3.6, 0.24 * (len(colours) + len(shapes))), 0.5 + 0.3 * len(below.marks)]
-    heights = heights[: 2 if below.marks else 1]
-    figure = Figure((_WIDTH, 0.6 + sum(heights)), layout="constrained")
+    heights = [max(3.6, 0.24 * (len(colours) + len(shapes))), 0.5 + 0.3 * len(bars)]
+    heights = heights[: 2 if bars else 1]
+    figure = Figure((WIDTH, 0.6 + sum(heights)), layout="constrained")
     columns = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
     _scatter(columns[0], points, colours, shapes)
     columns[0].set_title(as_label(title), loc="left", fontsize="medium")
     columns[0].set_xlabel(as_label(axes_of[0]))
     columns[0].set_ylabel(fill(as_label(axes_of[1]), _LETTERS))
     of_colours = [Line2D([], [], color=_cycled(COLOURS, n), linewidth=4) for n in range(len(colours))]
-    of_shapes = [Line2D([], [], color=_GREY, marker=_cycled(_SHAPES, n), linestyle="") for n in range(len(shapes))]
+    of_shapes = [Line2D([], [], color=GREY, marker=_cycled(_SHAPES, n), linestyle="") for n in range(len(shapes))]
     labels = [as_label(name) for name in (*colours, *shapes)]
     figure.legend([*of_colours, *of_shapes], labels, loc="outside right upper", fontsize="small", frameon=False)
-    if below.marks:
-        _rows(columns[1], below)
-        faces = ["white" if mark.hollow else _ABOVE for mark in below.marks]
-        values = [mark.value for mark in below.marks]
-        columns[1].barh(range(len(values)), values, height=0.6, color=faces, edgecolor=_ABOVE)
+    if bars:
+        draw_rows(columns[1], below, [(bar.label, bar.value) for bar in bars])
+        faces = ["white" if bar.hollow else COLOURS[0] for bar in bars]
+        values = [bar.value for bar in bars]
+        columns[1].barh(range(len(values)), values, height=0.6, color=faces, edgecolor=COLOURS[0])
     return figure
 
 
@@ -171,65 +151,17 @@ def _cycled(values: Sequence[str], place: int) -> str:
     return values[place % len(values)]
 
 
-def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = None) -> Figure:
-    """Figures in panels, one below the other, to one scale; each figure is printed at its right.
-
-    Args:
-        title: what is plotted.
-        axis: unit, and what dots and lines mean.
-        parts: the panels.
-        start: draw bars from here on a common logarithmic axis, in another colour if they go to the left; else dots
-            with intervals, on axes that have the same length but may begin elsewhere.
-    """
-    counts = [len(part.marks) for part in parts]
-    figure = Figure((_WIDTH, 0.8 + 0.5 * len(parts) + 0.25 * sum(counts)), layout="constrained")
-    figure.suptitle(as_label(title), x=0.01, ha="left", fontsize="large")
-    heights = [count + 0.6 for count in counts]
-    columns = figure.subplots(len(parts), squeeze=False, sharex=start is not None, height_ratios=heights)[:, 0]
-    ends = [([mark.ends() for mark in part.marks]) for part in parts]
-    spans = [(min(low for low, _ in pairs), max(high for _, high in pairs)) for pairs in ends]
-    length = max(max(1.1 * (high - low), _LEAST * high) for low, high in spans)
-    for axes, part, (low, high) in zip(columns, parts, spans, strict=True):
-        _rows(axes, part)
-        if start is None:
-            _dots(axes, part.marks)
-            axes.set_xlim((low + high - length) / 2, (low + high + length) / 2)
-        else:
-            _bars(axes, part.marks, start)
-    columns[-1].set_xlabel(as_label(axis))
-    return figure
-
-
-def _rows(axes: Axes, part: Panel) -> None:
-    """A row a figure, the value at its right."""
-    axes.set_yticks(range(len(part.marks)), [as_label(mark.label) for mark in part.marks])
-    axes.set_ylim(len(part.marks) - 0.4, -0.6)
-    axes.set_title(as_label(part.title), loc="left", fontsize="medium")
+def draw_rows(axes: Axes, title: str, rows: Sequence[tuple[str, float]]) -> None:
+    """A row for each label and value, the first on top; the value stands at its right."""
+    axes.set_yticks(range(len(rows)), [as_label(label) for label, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_title(as_label(title), loc="left", fontsize="medium")
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    for place, mark in enumerate(part.marks):
-        text = f"{mark.value:.1f}" if mark.value >= 10 else f"{mark.value:.3g}"
+    for place, (_, value) in enumerate(rows):
+        text = f"{value:.1f}" if value >= 10 else f"{value:.3g}"
         axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center")
-
-
-def _dots(axes: Axes, marks: Sequence[Mark]) -> None:
-    """A dot a figure, over its parts and its interval."""
-    for place, mark in enumerate(marks):
-        if mark.low is not None and mark.high is not None:
-            axes.plot((mark.low, mark.high), (place, place), color=_ABOVE, linewidth=2, solid_capstyle="butt")
-        axes.plot(mark.parts, [place + 0.28] * len(mark.parts), "o", color=_GREY, markersize=3, alpha=0.7)
-        face = "white" if mark.hollow else _ABOVE
-        axes.plot(mark.value, place, "D" if mark.hollow else "o", color=_ABOVE, markerfacecolor=face, markersize=7)
-
-
-def _bars(axes: Axes, marks: Sequence[Mark], start: float) -> None:
-    """A bar a figure, from `start`."""
-    colours = [_ABOVE if mark.value >= start else _BELOW for mark in marks]
-    axes.barh(range(len(marks)), [mark.value - start for mark in marks], left=start, height=0.6, color=colours)
-    axes.axvline(start, color=_GREY, linewidth=1)
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter("{x:g}")
 
 
 def as_label(text: str) -> str:

@@ -11,14 +11,14 @@ from PIL import Image
 from pipeline.reporting import by_language
 from pipeline.reporting.by_language import CAPTIONS, PARAMETERS, language_figure
 from pipeline.reporting.records import Result
-from pipeline.visualization.plots import Mark, Panel, Point, as_png, by_count
+from pipeline.visualization.plots import Bar, Point, as_png, by_count
 
 POINTS = [
     Point("en", "mule: all", 100, 50.0, 48.0, 52.0),
     Point("fr", "mule: all", 20, 40.0),
     Point("en", "embn: none", 100, 51.0, 49.0, 53.0),
 ]
-BARS = Panel("parameters", [Mark("mule", 0.15), Mark("paper", 1.7, hollow=True)])
+BARS = [Bar("mule", 0.15), Bar("paper", 1.7, hollow=True)]
 
 
 def result(split: str, system: str, source: str, language: str, metric: str, value: float) -> Result:
@@ -37,7 +37,7 @@ def results(*languages: str) -> list[Result]:
 
 
 def test_points_and_bars_are_drawn_with_their_intervals() -> None:
-    above, below = by_count("recall", ("captions", "percent"), POINTS, BARS).axes
+    above, below = by_count("recall", ("captions", "percent"), POINTS, "parameters", BARS).axes
     dots = [line for line in above.lines if line.get_marker() != "None"]
     assert [float(np.ravel(dot.get_ydata())[0]) for dot in dots] == [50.0, 40.0, 51.0]
     assert len(above.lines) == len(dots) + 2  # one has no interval
@@ -51,7 +51,7 @@ def test_points_and_bars_are_drawn_with_their_intervals() -> None:
 
 
 def test_without_bars_there_is_one_panel() -> None:
-    assert len(by_count("recall", ("captions", "percent"), POINTS, Panel("parameters", [])).axes) == 1
+    assert len(by_count("recall", ("captions", "percent"), POINTS, "parameters", []).axes) == 1
 
 
 def test_the_figure_shows_the_results_and_the_published_parameters(monkeypatch) -> None:
@@ -60,11 +60,11 @@ def test_the_figure_shows_the_results_and_the_published_parameters(monkeypatch) 
     ((title, content),) = language_figure(results("en", "fr"), {"MULE": 1.7e6})
     assert title == "Languages"
     assert Image.open(io.BytesIO(content)).format == "PNG"
-    _, _, points, below = shown[0]
+    _, _, points, _, bars = shown[0]
     assert [(one.colour, one.shape, one.count, one.value) for one in points] == [
         ("en", "mule: all", 20, 40.0), ("fr", "mule: all", 21, 41.0)
     ]  # fmt: skip
-    assert [(mark.label, mark.value, mark.hollow) for mark in below.marks] == [
+    assert [(mark.label, mark.value, mark.hollow) for mark in bars] == [
         ("mule", 0.154625, False), ("MULE, published", 1.7, True)
     ]  # fmt: skip
 
@@ -89,5 +89,5 @@ def test_of_one_language_there_is_no_figure() -> None:
 
 
 def test_it_is_the_same_file_each_time() -> None:
-    one, other = (as_png(by_count("recall", ("captions", "percent"), POINTS, BARS)) for _ in range(2))
+    one, other = (as_png(by_count("recall", ("captions", "percent"), POINTS, "parameters", BARS)) for _ in range(2))
     assert one == other

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engine.job import ordered_in_stage
+from pipeline.engine.job import topological_order
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -69,7 +69,7 @@ def test_another_network_and_repeated_pairs_change_keys(tmp_path: Path) -> None:
 def test_a_chain_holds_each_job_once_after_what_it_needs(tmp_path: Path) -> None:
     recipe = load_recipe("scenes", ["--vse.only=[none]", "--vse.fuse=[san,dan]"])
     (row,) = Graph(recipe, Workspace(tmp_path)).rows[:1]
-    names = [job.name for job in ordered_in_stage([row.job, row.job], "vse")]
+    names = [job.name for job in topological_order([row.job, row.job], "vse")]
     assert names == [
         "vse-san-none-1", "similarity-san-none-1", "vse-dan-none-1", "similarity-dan-none-1", "fusion-san-dan-none-1",
     ]  # fmt: skip

@@ -8,10 +8,9 @@ from PIL import Image
 
 from pipeline.errors import RecipeError
 from pipeline.reporting.records import read_records
-from pipeline.visualization.plots import Mark, Panel, panels
 from tests import recorded_plots
 from tests.pipeline.tiny import ROOT
-from tests.recorded_plots import PLOTS, Figures, half_width, plots
+from tests.recorded_plots import PLOTS, Figures, Mark, Panel, half_width, panels, plots
 
 HEAD = "job,variant,language,metric,value,low,high,settings,version,date,wall_s,peak_memory_mb\n"
 RUNS = "".join(
