@@ -1,9 +1,9 @@
 """Settings that depend on networks: which models, losses and searches exist, and what they take."""
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from jsonargparse import ArgumentError, ArgumentParser
 
@@ -19,7 +19,7 @@ from pipeline.recipes.overlays import trainings_beside, trainings_of
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
-from pipeline.recipes.typed import located, refuse_unknown
+from pipeline.recipes.typed import in_words, located, refuse_unknown
 
 _OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")
 
@@ -150,16 +150,7 @@ def _check_types(kind: type, options: Mapping[str, Any], prefix: str) -> None:
         except ArgumentError:
             fits = False
         if not fits:
-            raise RecipeError(f"{prefix}{name} is {value!r}; expected {_shown(kind_of_value)}")
-
-
-def _shown(hint: Any) -> str:
-    """A type in short: `int`, `float | None`, `one of a, b`, `a list of a, b`."""
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, get_args(hint)))}"
-    if get_origin(hint) is Sequence:
-        return f"a list of {_shown(get_args(hint)[0]).removeprefix('one of ')}"
-    return hint.__name__ if isinstance(hint, type) else str(hint)
+            raise RecipeError(f"{prefix}{name} is {value!r}; expected {in_words(kind_of_value)}")
 
 
 def _check_decoder(vse: VseSettings) -> None:

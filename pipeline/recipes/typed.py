@@ -3,7 +3,7 @@
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import field, fields, is_dataclass
@@ -104,21 +104,21 @@ def _of_wrong_type(kind: type, values: Any, section: str, error: str) -> str:
                  and not isinstance(own, kinds))  # fmt: skip
         if (name := next(wrong, None)) is not None:
             section, values, hint = f"{section}.{name}", values[name], of_values
-    return f"{section} is {values!r}; expected {_in_words(hint)}"
+    return f"{section} is {values!r}; expected {in_words(hint)}"
 
 
-def _in_words(hint: Any) -> str:
+def in_words(hint: Any) -> str:
     """A type as a reader of a recipe knows it."""
     arguments = [one for one in get_args(hint) if one is not type(None)]
     if get_origin(hint) is Literal:
         return " or ".join(filter(None, [", ".join(map(str, arguments[:-1])), str(arguments[-1])]))
     if get_origin(hint) in (Union, UnionType):
-        either = " or ".join(map(_in_words, arguments))
+        either = " or ".join(map(in_words, arguments))
         return f"{either} or null" if len(arguments) < len(get_args(hint)) else either
-    if get_origin(hint) is list and get_origin(arguments[0]) is Literal:
-        return f"a list of {_in_words(arguments[0])}"
-    if get_origin(hint) is list:
-        return f"a list of {_in_words(arguments[0]).removeprefix('a ')}s" if arguments[0] in _NAMED else "a list"
+    if get_origin(hint) in (list, Sequence) and get_origin(arguments[0]) is Literal:
+        return f"a list of {in_words(arguments[0])}"
+    if get_origin(hint) in (list, Sequence):
+        return f"a list of {in_words(arguments[0]).removeprefix('a ')}s" if arguments[0] in _NAMED else "a list"
     if get_origin(hint) is dict:
         return "keys with values"
     return _NAMED.get(hint, "keys with values" if is_dataclass(hint) else "another value")

@@ -26,11 +26,11 @@ def keys(folder: Path, *arguments: str) -> dict[str, str]:
         ([TRANSFORMER, "--mmt.network_options.loook=gate"], "did you mean mmt.network_options.look?"),
         (
             [TRANSFORMER, "--mmt.network_options.look=sideways"],
-            "mmt.network_options.look is 'sideways'; expected one of gate, tokens",
+            "mmt.network_options.look is 'sideways'; expected gate or tokens",
         ),
         ([TRANSFORMER, "--mmt.network_options.heads=0"], "heads 0; expected 1 or more"),
         ([TRANSFORMER, "--mmt.network_options.layers=0"], "layers is 0"),
-        ([TRANSFORMER, "--mmt.network_options.heads=four"], "mmt.network_options.heads is 'four'; expected int"),
+        ([TRANSFORMER, "--mmt.network_options.heads=four"], "options.heads is 'four'; expected a whole number"),
         ([TRANSFORMER, "--mmt.network_options.heads=7"], "not divisible by twice the heads"),
         (["--mmt.repeat.scenes=0"], "mmt.repeat.scenes is 0; expected 1 or more"),
         (["--mmt.repeat.scenes=2", "--mmt.pretrain.steps=0"], "mmt.pretrain.steps is 0"),
