@@ -100,10 +100,13 @@ def one_line(error: Exception, longest: int = 200) -> str:
 
     Args:
         error: caught.
-        longest: letters, of a longer message the first ones.
+        longest: letters, of a longer message the first words.
 
     Examples:
         >>> one_line(ValueError("no weights\\n  in the file")), one_line(KeyError())
         ('no weights in the file', 'KeyError')
     """
-    return " ".join(str(error).split())[:longest].rstrip(" .") or type(error).__name__
+    text = " ".join(str(error).split())
+    if len(text) > longest:
+        text = f"{text[:longest].rpartition(' ')[0]} …"
+    return text.rstrip(" .") or type(error).__name__

@@ -108,8 +108,17 @@ def _processor(name: str) -> Any:
     try:
         return AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)
     except Exception as error:  # a damaged file can raise anything
-        reason = one_line(error)
-        raise DataError(f"vse.pretrained {name!r}: no image processor of transformers there ({reason})") from None
+        reason = f"({one_line(error)}){lacks_processor(name)}"
+        raise DataError(f"vse.pretrained {name!r}: no image processor of transformers there {reason}") from None
+
+
+def lacks_processor(name: str) -> str:
+    """What to do about a folder with a network that has no image processor; empty where that is not what it lacks."""
+    files = {path.name for path in Path(name).iterdir()} if Path(name).is_dir() else set[str]()
+    if "config.json" not in files or files & {"preprocessor_config.json", "processor_config.json"}:
+        return ""
+    return ("; it has no image processor (preprocessor_config.json): copy that of the network that it was trained from "
+            "into the folder")  # fmt: skip
 
 
 def _numbers_of(picture: Path | Image.Image, processor: Any) -> Found:

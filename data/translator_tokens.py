@@ -97,7 +97,10 @@ class TranslatorTokens:
         except Exception as error:  # of many kinds, RuntimeError by sentencepiece among them
             if len(wanted) == 1 and PACKAGE in str(error):
                 raise self._no_package() from None
-            raise DataError(f"{self._where}: no tokenizer of a translator there ({one_line(error)})") from None
+            reason = one_line(error)
+            if isinstance(error, TypeError):  # transformers opens a file that it has not found
+                reason = "a file of it is missing: source.spm, target.spm, vocab.json or sentencepiece.bpe.model"
+            raise DataError(f"{self._where}: no tokenizer of a translator there ({reason})") from None
         if isinstance(tokenizer, wanted):
             return tokenizer
         if len(wanted) == 1:

@@ -16,6 +16,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_OBJECT_DETECTION_MA
 from transformers.utils import logging
 
 from data.errors import DataError, one_line
+from data.network_pixels import lacks_processor
 from data.objects import Found
 
 _LEADING = 16  # states before those of the patches, at most: the class's, registers
@@ -163,13 +164,8 @@ def _load(name: str) -> tuple[Any, Any, Any]:
 
 def _not_found(name: str, error: Exception) -> str:
     """Why a network cannot be read, and what to do."""
-    reason, advice = one_line(error), ""
-    if (folder := Path(name)).is_dir():
-        files = {path.name for path in folder.iterdir()}
-        if "config.json" in files and not files & {"preprocessor_config.json", "processor_config.json"}:
-            advice = ("; it has no image processor (preprocessor_config.json): copy that of the network that it was "
-                      "trained from into the folder")  # fmt: skip
-    else:
+    reason, advice = one_line(error), lacks_processor(name)
+    if not Path(name).is_dir():
         advice = ("; expected a folder, or a name on the hub; without internet, copy the network into a folder (`hf "
                   "download NAME --local-dir FOLDER`) and name that")  # fmt: skip
     return f"regions.model {name!r}: no vision model of transformers there ({reason}){advice}"

@@ -23,7 +23,7 @@ import typer
 from data.errors import BadLinesError, DataError
 from modules.errors import ModelError
 from pipeline.commands import figures, models, recipes, servers, stages
-from pipeline.commands.options import DATA, USE
+from pipeline.commands.options import DATA, USE, recipe_names
 from pipeline.engine.console import be_verbose, error_line, info_aside
 from pipeline.engine.machine_errors import line_of, quieten
 from pipeline.errors import RecipeError
@@ -151,7 +151,9 @@ def _main(words: list[str]) -> int:
         return 1
     except UsageError as error:
         if text := " ".join(error.format_message().split()):  # type: ignore[attr-defined] # none: help was printed
-            error_line(text)
+            extra = re.search(r"unexpected extra argument(?:\(s\))? \((\S+)\)", text)
+            is_recipe = extra is not None and (extra[1].endswith((".yaml", ".yml")) or extra[1] in recipe_names())
+            error_line(f"{text}; name a recipe by --recipe {extra[1]}" if extra and is_recipe else text)
         return 2
     if status == _INTERRUPTED:
         goes_on = "continues from where it was stopped"

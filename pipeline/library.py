@@ -41,6 +41,10 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
             ...
         pipeline.errors.RecipeError: train: no stage 'vsc'; there are prepare, mmt, augment, vse, rerank
     """
+    if not isinstance(recipe, Recipe):
+        raise RecipeError(f"train: expected a recipe, as load_recipe gives it, not {recipe!r:.80}")
+    if isinstance(stages, str):
+        raise RecipeError(f"train: stages is {stages!r}; expected a list of stages, [{stages!r}]")
     if unknown := [name for name in stages or () if name not in STAGES]:
         raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
     quieten()

@@ -125,15 +125,17 @@ def _lines(path: Path, language: str) -> Iterator[tuple[int, str, str]]:
     numbered = path.name.removesuffix(".gz").endswith(".txt")
     table = read_table(path, f"a TSV of captions in {language!r}, `image TAB caption`", separators="\t")
     for line, cells in table.rows:
-        if len(cells) < 2:
-            raise DataError(f"{path}:{line}: no TAB, expected `image TAB caption`")
-        yield line, without_number(cells[0]) if numbered else cells[0], " ".join(cells[1:])
+        if len(cells) != 2:
+            found = "no TAB" if len(cells) < 2 else f"{len(cells)} cells"
+            raise DataError(f"{path}:{line}: {found}, expected `image TAB caption`")
+        yield line, without_number(cells[0]) if numbered else cells[0], cells[1]
 
 
 def _annotations(path: Path) -> Iterator[tuple[int, str, str]]:
     """Place from 1, image and text of each caption in COCO's JSON."""
+    text = read_text(path, _COCO)
     try:
-        content = json.loads(read_text(path, _COCO))
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON that can be read ({error}); expected {_COCO}") from None
     annotations = content.get("annotations") if isinstance(content, dict) else None

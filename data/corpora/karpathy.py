@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from data.captions import Caption, Pair, split_called
 from data.corpora import Corpus, require_root
+from data.corpora.caption_files import is_code
 from data.corpora.coco_form import entries_of_coco, id_of
 from data.corpora.coco_translations import ImageNames, Translated, place_of, read_splits, read_translated
 from data.corpora.drawn_split import drawn_split
@@ -168,6 +169,8 @@ def _check(settings: KarpathySettings) -> None:
     if len(set(languages)) != len(languages) or not languages:
         raise DataError(f"karpathy: languages {languages} must be one or more, each once")
     for language in languages:
+        if not is_code(language):
+            raise DataError(f"karpathy: language is {language!r}, expected a code like en or de")
         if language not in known:
             raise DataError(
                 f"karpathy: no captions in {language!r}, there are {', '.join(known)}; name their file as "
@@ -204,8 +207,9 @@ def read_entries(path: Path) -> list[Any]:
     Raises:
         DataError: the file is no whole JSON with such a list, or an entry of COCO's form does not fit.
     """
+    text = read_text(path, _EXPECTED)
     try:
-        content = json.loads(read_text(path, _EXPECTED), object_hook=lambda it: {k: it[k] for k in _KEPT if k in it})
+        content = json.loads(text, object_hook=lambda it: {k: it[k] for k in _KEPT if k in it})
     except json.JSONDecodeError as error:
         reason = f"{error.msg}, character {error.colno}"
         raise DataError(f"{path}:{error.lineno}: not whole JSON ({reason}), perhaps cut short; get it again") from None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from data.captions import Caption, Pair
 from data.corpora import Corpus, require_root
+from data.corpora.caption_files import is_code
 from data.errors import DataError
 from data.lines import read_lines
 from data.regions import RegionStore, open_array
@@ -81,6 +82,8 @@ def read(settings: PrecomputedSettings, root: Path | None, folder: Path) -> Corp
         DataError: no root, a setting or a file that does not fit, or counts that do not.
     """
     root = require_root(root, "precomputed")
+    if not is_code(settings.language):
+        raise DataError(f"precomputed: language is {settings.language!r}, expected a code like en or de")
     if settings.lines_per_image < 1:
         raise DataError(f"precomputed: lines_per_image is {settings.lines_per_image}; expected 1 or more")
     if len(set(_names(settings).values())) < 3:
@@ -169,10 +172,9 @@ def _part(folder: Path, split: str, name: str, settings: PrecomputedSettings) ->
         )
     array = _open_images(images)
     if len(array) not in (count, len(lines)):
-        raise DataError(
-            f"{images}: {len(array)} rows for {len(lines)} lines of {text.name}; expected {count} (each image once) "
-            f"or {len(lines)} (once a caption), for corpus.lines_per_image is {each}"
-        )
+        expected = f"{count} (each image once)" + (f" or {len(lines)} (once a caption)" if each > 1 else "")
+        raise DataError(f"{images}: {len(array)} rows for {len(lines)} lines of {text.name}; expected {expected}, for "
+                        f"corpus.lines_per_image is {each}")  # fmt: skip
     step = len(array) // count
     if step > 1:
         _require_copies(images, array, step)

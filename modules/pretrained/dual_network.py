@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -294,6 +295,9 @@ def _size(config: dict[str, Any]) -> int:
 
 
 def _not_found(name: str, error: Exception) -> ModelError:
+    if isinstance(error, SafetensorError):
+        why = one_line(error)
+        return ModelError(f"vse.pretrained {name!r}: its weights are damaged or cut short ({why}); get them again")
     return ModelError(
         f"vse.pretrained {name!r}: no dual encoder of transformers there ({one_line(error)}); expected a folder, or a "
         "name on the hub; without internet, copy it into a folder (`hf download NAME --local-dir FOLDER`) and name that"

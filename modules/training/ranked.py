@@ -76,8 +76,9 @@ class RankedModule(TrainedModule):
             self.log(self.selects, rsum if self.main_epoch >= 0 else float(self.main_epoch))
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add encodings to the metrics, as in validation."""
-        self.validation_step(batch, batch_idx)
+        """Add encodings to the metrics, as in validation, but in float32, as a trained model is used later."""
+        with torch.autocast(self.device.type, enabled=False):
+            self.validation_step(batch, batch_idx)
 
     def on_test_epoch_end(self) -> None:
         """Log R@K; store the ranks by language in `ranks`, and those of each fold in `fold_ranks`."""

@@ -14,7 +14,7 @@ from pipeline.embedding.items import CaptionLines, Items
 from pipeline.embedding.part_files import ENDINGS, ids_of, join, told_by, write_part
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import counted, info
-from pipeline.engine.files import lock, require_output, write_atomically
+from pipeline.engine.files import lock, require_output, write_atomically, writing_output
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 
@@ -56,12 +56,14 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
             _clear(partial)
             info(f"{output}: it is complete")
             return
-        _write_parts(exported, items, files)
+        with writing_output(output, "embed: --output"):
+            _write_parts(exported, items, files)
         if items.state() != state:
             raise RecipeError(f"{partial}: its input changed while it was read; delete this folder and start again")
         told = told_by(files)
         if told.vectors:
-            join(files, output, told.vectors)
+            with writing_output(output, "embed: --output"):
+                join(files, output, told.vectors)
         _clear(partial)
     if not told.vectors:
         first = ": ".join(next(iter(told.left.items())))

@@ -175,16 +175,37 @@ def require_folder(folder: Path, option: str) -> None:
         raise RecipeError(f"{option}: {there} cannot be written ({error.strerror}); choose another folder") from None
 
 
+def require_network(name: str, option: str, what: str = "network") -> None:
+    """Refuse the path of a network where no folder is; other names are of the hub.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    if (name.startswith(("/", "./", "../", "~")) or name.count("/") > 1) and not Path(name).is_dir():
+        raise RecipeError(f"{option}: no folder {name}; expected one with a {what} of transformers")
+
+
 def write_output(path: Path, content: str | bytes, option: str) -> None:
     """Write a file whole or not at all, to the file that an option names.
 
     Raises:
         RecipeError: it cannot be written.
     """
-    try:
+    with writing_output(path, option):
         write_atomically(path, content)
+
+
+@contextmanager
+def writing_output(path: Path, option: str) -> Iterator[None]:
+    """Say of the file that an option names that it cannot be written.
+
+    Raises:
+        RecipeError: it cannot.
+    """
+    try:
+        yield
     except OSError as error:
-        raise RecipeError(f"{option} {path}: {error.strerror}; choose another file") from None
+        raise RecipeError(f"{option} {path}: {error.strerror or error}; choose another file") from None
 
 
 def is_held(path: Path) -> bool:

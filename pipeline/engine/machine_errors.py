@@ -119,6 +119,7 @@ def quieten() -> None:
     """Hide Lightning's warnings about settings that are chosen on purpose, and what Pillow says of damaged pictures."""
     threading.excepthook = _thread_failed
     logging.getLogger("PIL").setLevel(logging.CRITICAL)
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # which weights a font lacks
     warnings.filterwarnings("ignore", module=r"PIL\..*")
     for message in (".*does not have many workers.*", ".*Checkpoint directory.*exists and is not empty.*",
                     ".*LeafSpec.*", ".*isinstance.treespec.*", ".*You're resuming from a checkpoint.*",

@@ -132,9 +132,10 @@ def _copy(what: str, name: str, folder: Path, *kinds: str, **options: Any) -> No
     import transformers
 
     try:
-        for kind in kinds:
-            part = getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **options)
-            part.save_pretrained(folder)
+        with quiet():
+            for kind in kinds:
+                part = getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **options)
+                part.save_pretrained(folder)
     except (OSError, ValueError) as error:
         raise RecipeError(f"export: the {what} {name!r} is no longer there ({one_line(error)}); put it back") from None
 

@@ -140,8 +140,10 @@ class Gallery:
         """`search` for several queries, which are encoded and ranked as one batch."""
         if not queries:
             return []
-        require_utf8(query.text for query in queries)
         for query in queries:
+            if not isinstance(query.text, str):
+                raise RecipeError(f"search: expected a text as query, not {query.text!r:.80}")
+            require_utf8([query.text])
             if not query.text.strip():
                 raise RecipeError("search: the query is empty; give a few words")
         require_tops("search", [query.top for query in queries], "pictures")

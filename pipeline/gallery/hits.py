@@ -1,6 +1,7 @@
 """What a gallery is asked, and what it finds."""
 
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +28,9 @@ def no_gallery(folder: Path) -> str:
 
 
 def require_tops(name: str, tops: Iterable[int], what: str) -> None:
-    """Refuse to look for less than one of something, by a RecipeError."""
-    if wrong := [top for top in tops if top < 1]:
-        raise RecipeError(f"{name}: {wrong[0]} {what} are wanted; expected 1 or more")
+    """Refuse to look for less than one of something, or for a part of one, by a RecipeError."""
+    if wrong := [top for top in tops if not isinstance(top, Integral) or top < 1]:
+        raise RecipeError(f"{name}: {wrong[0]} {what} are wanted; expected a whole number, 1 or more")
 
 
 class Query(NamedTuple):

@@ -1,5 +1,6 @@
 """Tables of the analyses of trained models (`pipeline.analyses.registry`): means over seeds, as each is described."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -153,7 +154,8 @@ def _cells(
 def _ends(figures: Figures, line: Line, jobs: Sequence[Job], language: str) -> Ends:
     """The interval of the line's tested metric; none where an artifact is gone."""
     if (read := line.read) is not None:
-        return figures.interval(jobs, lambda folder: read(folder, language))
+        least = -math.inf if line.less else 0.0  # a difference may be below 0
+        return figures.interval(jobs, lambda folder: read(folder, language), least)
     if line.ends is None or not all(map(figures.workspace.done, jobs)):
         return None, None
     folders = [figures.workspace.folder(job) for job in jobs]

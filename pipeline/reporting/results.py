@@ -240,12 +240,13 @@ class Figures:
             return Cell(figures, None)
         return Cell(figures, self.mean(Subject("val", system, row, language), "rsum", validated).value)
 
-    def interval(self, jobs: Sequence[Job], read: Callable[[Path], Tensor]) -> Ends:
+    def interval(self, jobs: Sequence[Job], read: Callable[[Path], Tensor], least: float) -> Ends:
         """Ends of the interval of a mean over items and seeds; none where an artifact is gone.
 
         Args:
             jobs: a job a seed.
             read: the value of each item (N,) that a job left in its folder.
+            least: no mean is below it.
         """
         if not jobs or not all(self.workspace.done(job) for job in jobs):
             return None, None
@@ -256,7 +257,7 @@ class Figures:
                 raise RecipeError(
                     f"{folder}: {len(run)} values, another seed has {len(values[0])}; delete it and run the stage again"
                 )
-        return rounded(mean_interval(values, self.recipe.report.resamples))
+        return rounded(mean_interval(values, self.recipe.report.resamples, least=least))
 
     def size(self, jobs: Iterable[Job], language: str) -> str:
         """How many images and captions the figures of a language are of, as tables print it; empty if none is here."""

@@ -14,6 +14,7 @@ from data.slots import parse_group
 from modules.pretrained.adapters import require_peft
 from modules.translators.beam import BeamSettings
 from pipeline.engine.console import debug
+from pipeline.engine.files import require_network
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -114,6 +115,9 @@ def require_parts(recipe: Recipe) -> None:
     trainings = [each for key, section in sections.items() for each in trainings_of(section, key).values()]
     for settings in trainings:
         require_segmenters(settings)
+        for setting in ("pretrained", "image_encoder"):
+            if (network := getattr(settings, setting)) is not None:
+                require_network(network, f"vse.{setting}")
         image_arguments(settings)
         network_arguments(settings)
         if "lora" in (settings.options.get("text"), settings.options.get("image")):

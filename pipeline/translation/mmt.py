@@ -152,7 +152,8 @@ def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
         if lacking:
             raise RecipeError(
                 f"mmt.directions need {lacking[0]!r}, which no pair of the corpus has; pairs are read from "
-                "corpus.parallel, or of a corpus that has its own, in corpus.languages"
+                "corpus.parallel, or of a corpus that has its own, in corpus.languages; to train no translators: "
+                "--mmt.directions=[] --mmt.systems=[]"
             )
         tokens = {
             language: tokenize_all([text or "" for text in pairs[language][:]], [language] * len(pairs))

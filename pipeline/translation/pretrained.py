@@ -12,6 +12,7 @@ from data.regions import RegionStore
 from modules.translators.beam import BeamSettings
 from modules.translators.image_text import ImageTextTranslator
 from pipeline.corpus.prepare import pictures_digest
+from pipeline.engine.files import require_network
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -137,8 +138,7 @@ def place_of(model: str, key: str, what: str, workspace: Workspace) -> tuple[str
     """
     folder = Path(model)
     if not folder.is_dir():
-        if model.startswith(("/", "./", "../", "~")):
-            raise RecipeError(f"{key}: no folder {model}; expected one with a {what} of transformers")
+        require_network(model, key, what)
         return model, None
     if not (folder / "config.json").is_file():
         raise RecipeError(f"{key}: {model} holds no config.json; expected a folder with a {what} of transformers")

@@ -195,10 +195,24 @@ def test_files_that_are_not_karpathys(root: Path, raw: str, message: str) -> Non
         load(root)
 
 
+@pytest.mark.parametrize(("name", "settings"), [("dataset.json", {}), ("ja.json", {"translated": {"ja": "ja.json"}})])
+def test_a_file_that_is_missing_is_not_called_bad_json(root: Path, name: str, settings: dict) -> None:
+    (root / name).unlink(missing_ok=True)
+    with pytest.raises(DataError, match=rf"^\S+{name}: no such file; ") as caught:
+        load(root, **(BOTH | settings))
+    assert str(caught.value).count(name) == 1
+
+
+def test_a_language_that_is_none_is_refused(root: Path) -> None:
+    with pytest.raises(DataError, match="language is 'english', expected a code like en or de"):
+        load(root, language="english", languages=["english"])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("100 犬", r"ja\.tsv:2: no TAB, expected `image TAB caption`"),
+        ("100\tja\t犬", r"ja\.tsv:2: 3 cells, expected `image TAB caption`"),
         ("999\t犬", r"ja\.tsv:2: image '999' is not in the JSON"),
         ("\t犬", r"ja\.tsv:2: image '' is not in the JSON"),
     ],

@@ -110,7 +110,7 @@ def test_a_picture_that_cannot_be_read_is_one_line(
         reader.extract(pictures["small"])
 
 
-@pytest.mark.parametrize("damage", ["none", "text", "cut"])
+@pytest.mark.parametrize("damage", ["none", "text", "cut", "lacking"])
 def test_what_reads_no_pictures_is_one_line(networks: dict[str, Path], damage: str, tmp_path: Path) -> None:
     folder = tmp_path / "network"
     if damage == "text":
@@ -118,10 +118,14 @@ def test_what_reads_no_pictures_is_one_line(networks: dict[str, Path], damage: s
     elif damage == "cut":
         shutil.copytree(networks["clip"], folder)
         (folder / "preprocessor_config.json").write_text("{")
+    elif damage == "lacking":
+        shutil.copytree(networks["clip"], folder)
+        (folder / "preprocessor_config.json").unlink()
     with pytest.raises(DataError) as error:
         NetworkPixels(str(folder))
     assert str(error.value).startswith(f"vse.pretrained '{folder}': no image processor of transformers there (")
     assert "\n" not in str(error.value)
+    assert ("copy that of the network that it was trained from" in str(error.value)) == (damage in ("text", "lacking"))
 
 
 def test_more_patches_than_a_byte_counts_are_one_line(networks: dict[str, Path], tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_empty_lines_are_left_out_with_their_places(root: Path) -> None:
     ("changed", "message"),
     [
         ({"lines_per_image": 0}, "lines_per_image is 0"),
+        ({"language": "english"}, "language is 'english', expected a code like en or de"),
         ({"val": "test"}, "train, val and test are train, test, test; each is its own"),
         ({"folder": "nowhere"}, r"nowhere/train_caps\.txt: no such file; expected the captions of train_ims\.npy, 5"),
         ({"test": "test2"}, r"test2_caps\.txt: no such file"),

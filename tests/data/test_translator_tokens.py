@@ -36,6 +36,14 @@ def test_sentences_are_read_as_the_library_reads_them_and_written_without_marks(
     assert tokens.encode_all([], "en") == []
 
 
+def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("sentencepiece")
+    folder = save_marian(tmp_path, "en-de", [])
+    (folder / "source.spm").unlink()
+    with pytest.raises(DataError, match=r"a file of it is missing: source\.spm"):
+        TranslatorTokens(str(folder), "en-de")
+
+
 def test_empty_and_long_sentences(folder: Path) -> None:
     tokens = TranslatorTokens(str(folder), "en-de")
     assert [tokens.size(text, "en") for text in ("", "  ", "\x00")] == [0, 0, 0]

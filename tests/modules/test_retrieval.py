@@ -157,6 +157,22 @@ def test_ranks_are_those_of_the_whole_matrix_whatever_the_batches(corpus, batch_
         assert float(logged) == pytest.approx(retrieval_scores(expected)["rsum"], abs=1e-3)
 
 
+def test_the_test_is_encoded_in_float32_as_a_model_is_used_later(corpus) -> None:
+    module, data, found = make_module(corpus), make_data(corpus), []
+    encode = module.encode
+    module.encode = lambda batch: found.append(encode(batch)) or found[-1]
+    for precision in ("32-true", "bf16-mixed"):
+        trainer = make_trainer(1, precision=precision)
+        trainer.test(module, data, verbose=False)
+    for one, other in zip(found[: len(found) // 2], found[len(found) // 2 :], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip((*one[0], *one[1]), (*other[0], *other[1]), strict=True))
+    before = len(found)
+    trainer.validate(module, data, verbose=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = module.encode(next(iter(data.val_dataloader())))
+    assert torch.equal(found[before][0][0], low[0][0])  # validation stays as training is
+
+
 def test_a_language_without_held_out_captions_is_left_out_and_old_ranks_are_not_shown(corpus) -> None:
     module, trainer = make_module(corpus, select=["en"]), make_trainer(1)
     trainer.test(module, make_data(corpus), verbose=False)

@@ -267,6 +267,14 @@ def test_an_empty_name_of_the_artifacts_is_none(monkeypatch) -> None:
     assert Workspace().root == Path("artifacts")
 
 
+@pytest.mark.parametrize("setting", ["pretrained", "image_encoder"])
+@pytest.mark.parametrize("name", ["/nowhere/bert", "./bert", "nets/of/mine/bert"])
+def test_a_network_whose_folder_is_missing_is_told_as_such(setting: str, name: str) -> None:
+    recipe = load_recipe("scenes", [f"--vse.{setting}={name}"], networks=False)
+    with pytest.raises(RecipeError, match=f"^vse.{setting}: no folder {name}; expected one with a network of"):
+        require_parts(recipe)
+
+
 def test_captions_in_a_language_that_nothing_reads_are_told(capsys) -> None:
     captions = table_of([
         Caption("1", f"1#{number}", language, "un chien", "train") for number, language in enumerate(["en", "fr", "fr"])

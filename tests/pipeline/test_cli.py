@@ -262,3 +262,11 @@ def test_markup_in_a_path_is_text(tmp_path: Path, capsys) -> None:
     out, err = capsys.readouterr()
     assert "[/b]/x.yaml" in err
     assert out == "[/b] [red]x\n"
+
+
+def test_a_recipe_where_none_is_expected_is_told_its_option(capsys) -> None:
+    for words, more in ((["embed", "./mine.yaml", "--output", "x.npy"], "; name a recipe by --recipe ./mine.yaml"),
+                        (["embed", "scenes", "--output", "x.npy"], "; name a recipe by --recipe scenes"),
+                        (["embed", "words", "--output", "x.npy"], "(words)")):  # fmt: skip
+        assert main(words) == 2
+        assert capsys.readouterr().err.strip().endswith(more)

@@ -1,11 +1,13 @@
 """Captions that a trained model writes of the test images: kept, scored beside both baselines, and in the report."""
 
 import json
+import math
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from data.captions import read_captions
 from data.text import plain_words
@@ -85,7 +87,16 @@ def test_the_report_has_a_table_of_rows_and_baselines_with_intervals(gxn: Tiny) 
     assert (row.system, row.source, row.n, row.seeds) == ("gxn", "both", 4, 1)
     assert row.low <= row.value <= row.high
     (baseline,) = [one for one in figures.results if (one.language, one.metric) == ("en", "nearest_cider")]
-    assert baseline.low <= baseline.value <= baseline.high
+    assert 0 <= baseline.low <= baseline.value <= baseline.high
+    spread = [torch.tensor([0.0, 0.0, 0.0, 12.0]), torch.zeros(4)]
+    jobs = [rows[0].analyses["generated"]] * 2
+    assert figures.interval(jobs, lambda _: spread[0], 0.0)[0] == 0
+    seeds = iter([*spread] * 2)
+    assert (
+        figures.interval(jobs, lambda _: next(seeds), 0.0)[0]
+        == 0
+        > figures.interval(jobs, lambda _: next(seeds), -math.inf)[0]
+    )
     elsewhere = Figures(Graph(recipe, type(gxn.workspace)(gxn.folder / "nowhere")), [])
     assert [row[:2] for row in next(tables_of("generated", elsewhere, cells, "en")).rows] == [["both", "not run"]]
 

@@ -50,3 +50,15 @@ def test_what_is_no_list_and_a_folder_without_pictures_are_refused(used: Tiny, t
 def test_a_stage_that_is_not_there(used: Tiny) -> None:
     with pytest.raises(bildwort.RecipeError, match="no stage 'vsc'; there are prepare, mmt, augment, vse, rerank"):
         bildwort.train(bildwort.load_recipe(used.yaml), used.workspace.root, ["vsc"])
+    with pytest.raises(bildwort.RecipeError, match=r"stages is 'vse'; expected a list of stages, \['vse'\]"):
+        bildwort.train(bildwort.load_recipe(used.yaml), used.workspace.root, "vse")
+    with pytest.raises(bildwort.RecipeError, match="expected a recipe, as load_recipe gives it, not 'scenes'"):
+        bildwort.train("scenes")
+
+
+def test_what_is_no_query_is_refused(used: Tiny) -> None:
+    gallery = bildwort.Gallery.open(used.workspace.root / "tiny" / "gallery")
+    for query, top, said in ((None, 3, "expected a text as query, not None"), (["a"], 3, "not \\['a'\\]"),
+                             ("a", 2.5, "2.5 pictures are wanted; expected a whole number, 1 or more")):  # fmt: skip
+        with pytest.raises(bildwort.RecipeError, match=said):
+            gallery.search(query, top=top)
