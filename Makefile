@@ -69,9 +69,14 @@ NEEDS = needs=$$($(PIPELINE) extras $(1)) || exit 1; \
 # What targets need; `make setup EXTRA=name` adds the same, or another one.
 ADDED := extra-app extra-dev extra-docs extra-serve extra-translators
 
+# RECIPE:TABLE of the results on the overlap of Multi30K and Flickr8K.
+OVERLAP := multi30k-flickr8k
+CAMPAIGN := $(addprefix $(OVERLAP):,1 2 best 4 5) $(addprefix $(OVERLAP)-diverse-attention:,en de second) \
+  $(addprefix $(OVERLAP)-mule:,en de fr cs) $(addprefix $(OVERLAP)-mlmme:,en de) $(OVERLAP)-gxn:en
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations into one environment would meet
-.PHONY: help setup $(ADDED) init demo test test-all test-long benchmark benchmark-full check docs docs-serve stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app serve screenshots table doctor report draw plots tensorboard clean
+.PHONY: help setup $(ADDED) init demo test test-all test-long benchmark benchmark-full check docs docs-serve stage-prepare stage-mmt stage-augment stage-vse stage-rerank sts translate export index search describe app serve screenshots table campaign doctor report draw plots tensorboard clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,6 +179,11 @@ screenshots: extra-dev ## the README's pictures of the page, of the scenes alone
 table: setup ## a table of the paper (TABLE=1): trains what is missing, prints ours beside the published figures
 	@$(call NEEDS,--table "$$TABLE" $(OPTIONS))
 	@$(PIPELINE) table --table "$$TABLE" $(OPTIONS)
+
+campaign: setup ## every table of the papers on the overlap, one after the other: days (ARGS=--dry-run shows what is left to train)
+	@for each in $(CAMPAIGN); do \
+	  echo "table $${each#*:} of $${each%%:*}"; $(PIPELINE) table --table "$${each#*:}" --recipe "$${each%%:*}" || exit 1; \
+	done
 
 doctor: setup ## what is in a recipe's data and what is wrong with it, with file and line; changes nothing
 	@$(PIPELINE) doctor $(OPTIONS)

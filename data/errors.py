@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 _TOLD, _ALIKE = 10, 3  # problems that are told, and those of one fault
 _PLACE = re.compile(r".*?:\d+: ")
@@ -110,3 +111,17 @@ def one_line(error: Exception, longest: int = 200) -> str:
     if len(text) > longest:
         text = f"{text[:longest].rpartition(' ')[0]} …"
     return text.rstrip(" .") or type(error).__name__
+
+
+def lacks_processor(name: str) -> str:
+    """What to do about a folder with a network that has no image processor; empty where that is not what it lacks.
+
+    Examples:
+        >>> lacks_processor("google/siglip2-base-patch16-224")  # no folder
+        ''
+    """
+    files = {path.name for path in Path(name).iterdir()} if Path(name).is_dir() else set[str]()
+    if "config.json" not in files or files & {"preprocessor_config.json", "processor_config.json"}:
+        return ""
+    return ("; it has no image processor (preprocessor_config.json): copy that of the network that it was trained from "
+            "into the folder")  # fmt: skip

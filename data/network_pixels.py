@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.errors import DataError, one_line
+from data.errors import DataError, lacks_processor, one_line
 from data.extractor import Extractor
 from data.images import open_picture
 from data.objects import Found
@@ -110,15 +110,6 @@ def _processor(name: str) -> Any:
     except Exception as error:  # a damaged file can raise anything
         reason = f"({one_line(error)}){lacks_processor(name)}"
         raise DataError(f"vse.pretrained {name!r}: no image processor of transformers there {reason}") from None
-
-
-def lacks_processor(name: str) -> str:
-    """What to do about a folder with a network that has no image processor; empty where that is not what it lacks."""
-    files = {path.name for path in Path(name).iterdir()} if Path(name).is_dir() else set[str]()
-    if "config.json" not in files or files & {"preprocessor_config.json", "processor_config.json"}:
-        return ""
-    return ("; it has no image processor (preprocessor_config.json): copy that of the network that it was trained from "
-            "into the folder")  # fmt: skip
 
 
 def _numbers_of(picture: Path | Image.Image, processor: Any) -> Found:

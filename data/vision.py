@@ -15,8 +15,7 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelFor
 from transformers.models.auto.modeling_auto import MODEL_FOR_OBJECT_DETECTION_MAPPING
 from transformers.utils import logging
 
-from data.errors import DataError, one_line
-from data.network_pixels import lacks_processor
+from data.errors import DataError, lacks_processor, one_line
 from data.objects import Found
 
 _LEADING = 16  # states before those of the patches, at most: the class's, registers

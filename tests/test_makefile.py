@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.recipes.loading import CONFIGS, load_recipe
+
 pytestmark = pytest.mark.whole
 
 ROOT = Path(__file__).parents[1]
@@ -236,3 +238,12 @@ def test_an_old_python_is_refused_in_one_line(checkout: Checkout) -> None:
     assert (
         checkout.make("setup", fails=True)[1] == "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11\n"
     )
+
+
+def test_the_campaign_has_every_table_of_the_overlap() -> None:
+    wanted = {
+        f"{path.stem}:{name}" for path in CONFIGS.glob("multi30k-flickr8k*.yaml")
+        for name in load_recipe(path.stem, networks=False).tables
+    }  # fmt: skip
+    (listed,) = [line for line in make("-n", "campaign").splitlines() if line.startswith("for each in ")]
+    assert set(listed.removeprefix("for each in ").partition(";")[0].split()) == wanted

@@ -29,8 +29,11 @@ def no_gallery(folder: Path) -> str:
 
 def require_tops(name: str, tops: Iterable[int], what: str) -> None:
     """Refuse to look for less than one of something, or for a part of one, by a RecipeError."""
-    if wrong := [top for top in tops if not isinstance(top, Integral) or top < 1]:
-        raise RecipeError(f"{name}: {wrong[0]} {what} are wanted; expected a whole number, 1 or more")
+    for top in tops:
+        if not isinstance(top, Integral):
+            raise RecipeError(f"{name}: {top} {what} are wanted; expected a whole number")
+        if top < 1:
+            raise RecipeError(f"{name}: {top} {what} are wanted; expected 1 or more")
 
 
 class Query(NamedTuple):

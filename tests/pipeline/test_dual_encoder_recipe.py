@@ -255,7 +255,7 @@ IS_DUAL, IN_MORE = r"vse\.model is dual-encoder", r"vse\.row_settings\.more"
      rf"{IN_MORE}: {IS_DUAL}, which reads images itself, .*; freeze its image tower \(vse\.options\.image=frozen\)"),
     (("--vse.epochs=0", "--vse.warmup_epochs=0"), r"vse\.model is san and vse\.epochs is 0; only dual-encoder is"),
     ((*DUAL, "--vse.options={text: frozen}"), rf"{IS_DUAL} with both towers frozen, and vse\.epochs is 4; set it to 0"),
-    ((*DUAL, "--vse.options={text: forzen}"), r"vse\.options\.text is 'forzen'; expected one of frozen, head"),
+    ((*DUAL, "--vse.options={text: forzen}"), r"vse\.options\.text is 'forzen'; expected frozen, head"),
     (("--vse.model=scan-t2i-avg", "--vse.cached_chunk=4"), r"vse\.cached_chunk is 4, but scan-t2i-avg has no single"),
     (("--vse.model=mlmme", "--vse.caption_loss=0.5"), r"vse\.caption_loss is 0\.5, but mlmme has a loss between"),
     (("--vse.row_settings={more: {model: mule, caption_loss: 1}}",), rf"{IN_MORE}: vse\.caption_loss is 1, but"),

@@ -123,7 +123,7 @@ def test_a_model_without_decoder_or_generator_says_so(exported: ExportedModel, u
 
 @pytest.mark.parametrize(("start", "says"), [
     ("[{colour: red}]", r"vse\.start\[0\]\.colour"),
-    ("[{options: {generate: [x2y]}}]", r"generate is \['x2y'\]; expected a list of i2t, t2i"),
+    ("[{options: {generate: [x2y]}}]", r"generate is \['x2y'\]; expected a list of i2t or t2i"),
     ("[{epochs: -1}]", "epochs"),
     ("[{dim: 8}]", r"vse\.start\[0\]\.dim"),
     ("[{trainer: {devices: 2}}]", r"vse\.start\[0\]\.trainer"),

@@ -98,7 +98,7 @@ def test_more_captions_than_an_image_has_are_one_line_before_training(tiny: Tiny
 def test_options_that_make_no_sense_are_refused_before_anything_runs(tiny: Tiny) -> None:
     for option, words in (
         ("neighbours=-1", "neighbours is -1; expected 0 or more"),
-        ("cell=rnn", "expected one of lstm, gru"),
+        ("cell=rnn", "expected lstm or gru"),
     ):
         with pytest.raises(RecipeError, match=words):
             tiny.recipe("--vse.model=mule", f"--vse.options.{option}")

@@ -141,7 +141,7 @@ def test_a_text_model_that_is_missing_is_one_line(tiny: Tiny, tmp_path: Path, ca
     made = tiny.without(tmp_path / "made", "vse-*")
     assert made.main("vse", *arguments(tmp_path / "nowhere")) == 1
     error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith(f"error: vse.pretrained '{tmp_path / 'nowhere'}': no t")
+    assert error.startswith(f"error: vse.pretrained: no folder {tmp_path / 'nowhere'}; expected one with a network of")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
 from pipeline.reporting.sts import sts_tables, sts_variants
-from pipeline.similarity import baselines
+from pipeline.similarity import models
 from pipeline.similarity.models import can_run, sts_rows
 from pipeline.similarity.sets import read_tested
 from pipeline.training.model_files import load_model
@@ -143,7 +143,7 @@ def test_what_has_not_been_trained_is_not_run(made: Tiny, tmp_path: Path, capsys
 
 def test_without_fasttext_its_row_says_how_to_get_it(made: Tiny, tmp_path: Path, monkeypatch, capsys) -> None:
     other = made.without(tmp_path, "sts-fasttext")
-    monkeypatch.setattr(baselines, "installed", lambda: False)
+    monkeypatch.setattr(models, "installed", lambda: False)
     assert other.main("sts", *options(made)) == 0
     assert "not run: needs `make setup EXTRA=fasttext`" in capsys.readouterr().out
     assert not (other.workspace.root / "jobs" / "sts-fasttext").exists()
