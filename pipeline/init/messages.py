@@ -10,7 +10,7 @@ from statistics import median
 from data.captions import SPLITS
 from data.errors import DataError
 from data.findings import EMPTY, ENTITY, UNNAMED
-from data.images import size_of
+from data.images import size_of, unreadable
 from data.languages import language_name
 from pipeline.engine.console import command, counted
 from pipeline.init.datasets_of import NO_CAPTION
@@ -41,6 +41,9 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     yield from _several_in_one(plan)
     yield f"splits    {sizes} pictures, " + ("drawn from the pictures' names" if found.drawn else "as given")
     yield from _left_out(plan)
+    if bad := unreadable(plan.corpus.pictures, whole=False):
+        yield (f"warning   {counted(len(bad), 'pictures')} cannot be read: {_first([*bad])}; replace them, or leave "
+               "them out with their captions (`corpus.unreadable: skip` in the recipe)")  # fmt: skip
     if plan.dual.model is None:
         yield f"regions   {_by(plan.backbone, count)}"
         yield f"model     san, which reads regions: {plan.dual.why}. {WITHOUT_DUAL_ENCODER}"
@@ -73,8 +76,12 @@ def _left_out(plan: Plan) -> Iterator[str]:
     left.setdefault(UNNAMED, plan.corpus.unnamed)
     for what, where in left.items():
         if where:
-            first = [*where[:_SHOWN], *(["…"] if len(where) > _SHOWN else [])]
-            yield f"left out  {counted(len(where), what)}: {', '.join(first)}"
+            yield f"left out  {counted(len(where), what)}: {_first(where)}"
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first of some names, as text."""
+    return ", ".join([*names[:_SHOWN], *(["…"] if len(names) > _SHOWN else [])])
 
 
 def _by(backbone: Backbone, count: int) -> str:

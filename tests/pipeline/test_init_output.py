@@ -124,3 +124,12 @@ def test_what_init_has_written_is_not_taken_for_ones_own(tmp_path: Path, capsys)
         (pictures / "holiday-data" / "pictures" / "0.png").rename(pictures / "0.png")
         assert main(["init", str(pictures), "--output", "work", *OPTIONS]) == 0
         assert load_recipe("./work/holiday.yaml").corpus.options.captions == "captions.tsv"
+
+
+def test_pictures_that_cannot_be_read_are_told(tmp_path: Path, capsys) -> None:
+    folder = own_pictures(tmp_path / "mine")
+    for number in range(4, 8):
+        (folder / f"{number}.png").write_bytes(b"" if number % 2 else b"no picture")
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "4 pictures cannot be read: 4.png, 5.png, 6.png, …; replace them, or leave them out with their" in told
