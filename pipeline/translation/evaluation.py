@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from data.text import UNSPACED, SubWords, tokenize, words_of
 from modules.metrics.translation import ambiguity_scores, translation_scores
 from modules.translators.beam import BeamSettings
-from modules.translators.registry import Searched
+from modules.translators.registry import Searched, reads_pictures
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.artifacts import read_rows
 from pipeline.recipes.settings import Recipe
@@ -39,14 +39,13 @@ def settings_of_test(settings: MmtSettings) -> dict[str, Any]:
 def evaluate_translator(folder: Path, pairs: ParallelText, settings: MmtSettings) -> dict[str, Any]:
     """Translate validation, test and twins; write the translations, return BLEU and the ambiguity scores."""
     figures: dict[str, Any] = {}
-    loaded = load_translator(folder)
+    loaded, of_twins = load_translator(folder), list[tuple[dict[str, Any], Translated]]()
     for split in ("val", "test", "twins"):
         rows = pairs.rows(split, captions=True)
         if not rows:
             continue
-        translations = [
-            best for best, *_ in translate_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings)
-        ]
+        translations = best_of_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings)
+        of_twins = [*zip(rows, translations, strict=True)] if split == "twins" else []
         references = [row[pairs.target] for row in rows]
         scores = translation_scores(
             [translation.text for translation in translations], references,
@@ -59,7 +58,7 @@ def evaluate_translator(folder: Path, pairs: ParallelText, settings: MmtSettings
         }  # fmt: skip
         _write_translations(folder / f"{split}.parquet", pairs, rows, translations)
     if pairs.twins and pairs.direction == "en-de":
-        figures |= _test_twins(loaded, pairs, settings)
+        figures |= _test_twins(loaded, pairs, of_twins, settings)
     return figures
 
 
@@ -90,17 +89,37 @@ def translate_rows(
     )  # fmt: skip
 
 
-def _test_twins(loaded: tuple[Searched, SubWords], pairs: ParallelText, settings: MmtSettings) -> dict[str, Any]:
-    """Ambiguous words of the twin pictures: with the right regions and, for MMT, with the twin's."""
+def best_of_rows(
+    loaded: tuple[Searched, SubWords], pairs: ParallelText, rows: Sequence[Mapping[str, Any]],
+    images: Sequence[str | None], settings: MmtSettings,
+) -> list[Translated]:  # fmt: skip
+    """The best translation of each row."""
+    return [best for best, *_ in translate_rows(loaded, pairs, rows, images, settings)]
+
+
+def _test_twins(
+    loaded: tuple[Searched, SubWords], pairs: ParallelText, translated: Sequence[tuple[dict[str, Any], Translated]],
+    settings: MmtSettings,
+) -> dict[str, Any]:  # fmt: skip
+    """Ambiguous words of the twin pictures: with the right regions and with the twin's.
+
+    Args:
+        loaded: the translator.
+        pairs: with the twins.
+        translated: rows of the twins, with the right regions.
+        settings: of the search.
+    """
     twins = {row["image_id"]: row for row in pairs.twins}
-    rows = [row for row in pairs.rows("twins", captions=True) if row["image_id"] in twins]
+    own = [(row, best) for row, best in translated if row["image_id"] in twins]
+    rows, right = [row for row, _ in own], [best for _, best in own]
     about = [twins[row["image_id"]] for row in rows]
     reference = {row["image_id"]: tokenize(row["de"], "de") for row in rows}
+    network = loaded[0]
+    swapped = right  # by one that does not look
+    if network.regions is not None or reads_pictures(network):
+        swapped = best_of_rows(loaded, pairs, rows, [entry["twin_id"] for entry in about], settings)
     figures: dict[str, Any] = {}
-    for kind, key in (("", "image_id"), ("swapped_", "twin_id")):
-        translations = [
-            best for best, *_ in translate_rows(loaded, pairs, rows, [entry[key] for entry in about], settings)
-        ]
+    for kind, translations in (("", right), ("swapped_", swapped)):
         scores = ambiguity_scores(
             [translation.tokens for translation in translations], [reference[entry["image_id"]] for entry in about],
             [reference[entry["twin_id"]] for entry in about], [entry["word"] for entry in about],

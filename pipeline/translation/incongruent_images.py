@@ -24,7 +24,7 @@ from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
 from pipeline.recipes.settings import Recipe
 from pipeline.training.trainer import log_folder
-from pipeline.translation.evaluation import settings_of_test, translate_rows
+from pipeline.translation.evaluation import best_of_rows, settings_of_test
 from pipeline.translation.parallel_text import ParallelText, parallel_text_of, sentences_of
 from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.attention import Seen, attention_html, attention_picture
@@ -71,7 +71,7 @@ def incongruent_job(recipe: Recipe, translator: Job) -> Job:
         looks: dict[str, _Look] = {}
         seen_images: tuple[Sequence[str | None], ...] = (images, another(images), [None] * len(rows))
         for name, seen in zip(SHOWN, seen_images, strict=True):
-            tokens = [best.tokens for best, *_ in translate_rows(loaded, pairs, rows, seen, settings)]
+            tokens = [best.tokens for best in best_of_rows(loaded, pairs, rows, seen, settings)]
             likelihood = _likelihood(network, rows, seen, pairs.store, settings.batch_tokens)  # type: ignore[arg-type]
             looks[name] = _Look(seen, tokens, likelihood)
         scores = _scores(pairs, rows, looks)
