@@ -292,7 +292,7 @@ def test_every_target_is_run_here_or_by_ci() -> None:
     here = {"init", "search", "describe", "translate", "table", "sts", "stage-rerank", "plots", "help", "clean",
             "benchmark-full", "docs", "docs-serve"}  # fmt: skip
     here |= {*RUN, *BENCHES, *SERVERS}
-    elsewhere = {"screenshots"}  # tests/pipeline/test_app.py, where there is a browser
+    elsewhere = {"screenshots", "campaign"}  # tests/pipeline/test_app.py, where there is a browser; test_makefile.py
     assert here | {"setup"} | BY_CI | elsewhere == TARGETS
     assert all(f"make {target}" in (ROOT / ".ci/run").read_text() for target in BY_CI)
     assert "tests.screenshots" in (ROOT / "tests/pipeline/test_app.py").read_text()
