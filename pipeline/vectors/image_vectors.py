@@ -47,7 +47,8 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
     """The job that encodes the pictures of a corpus by the image tower of a dual encoder, and keeps that tower.
 
     It leaves `vectors.npy` and `ids.txt`, the tower as a retrieval model, and goes on where it was stopped. Where the
-    corpus has changed, the vectors of unchanged pictures are taken from what an earlier job left.
+    corpus has changed, the vectors of unchanged pictures are taken from what an earlier job left; they differ from new
+    ones by rounding, as other pictures were encoded with them.
 
     Args:
         name: of the network, a folder or a name on the hub.
