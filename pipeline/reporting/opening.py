@@ -194,10 +194,10 @@ def _verdict(differences: Mapping[str, Difference]) -> str:
     """What the intervals of some rows' differences say together."""
     surely = [row for row, difference in differences.items() if difference.low > 0]
     worse = [row for row, difference in differences.items() if difference.high < 0]
-    verdict = f"{_and(surely)} {'helps' if len(surely) == 1 else 'help'}" if surely else "no gain is seen"
-    verdict += f"; {_and(worse)} {'is' if len(worse) == 1 else 'are'} worse" if worse else ""
     most = max(difference.high for difference in differences.values())
-    return verdict + (f"; one of more than {most:.1f} points is unlikely" if not surely and most > 0 else "")
+    unseen = "no gain is seen" + (f", one of more than {most:.1f} points is unlikely" if most > 0 else "")
+    verdict = f"{_and(surely)} {'helps' if len(surely) == 1 else 'help'}" if surely else unseen
+    return verdict + (f"; {_and(worse)} {'is' if len(worse) == 1 else 'are'} worse" if worse else "")
 
 
 def _and(names: Sequence[str]) -> str:

@@ -1,11 +1,13 @@
-"""What the report says first where not every row was validated."""
+"""What the report says first: where not every row was validated, and of gains."""
 
 import numpy as np
 import pytest
 
+from modules.metrics.intervals import Difference
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
+from pipeline.reporting import opening
 from pipeline.reporting.report import report
 from tests.pipeline.finished import finish, scores
 
@@ -78,3 +80,13 @@ def test_what_search_finds_is_told_where_a_second_model_orders_it(workspace: Wor
     assert line == (
         f"Search re-ranks ({row.system}): the right picture is then first for 98.0 (English) of 100 captions."
     )
+
+
+@pytest.mark.parametrize(("ends", "said"), [
+    ([(-0.5, 0.7), (-2.0, -0.3)], "no gain is seen, one of more than 0.7 points is unlikely; b is worse"),
+    ([(-3.0, -0.7), (-2.0, -0.3)], "no gain is seen; a and b are worse"),
+    ([(0.1, 0.7), (-0.2, 0.3)], "a helps"), ([(0.1, 0.7), (0.2, 0.3)], "a and b help"),
+    ([(0.1, 0.7), (-2.0, -0.3)], "a helps; b is worse"),
+])  # fmt: skip
+def test_what_intervals_of_rows_say_together(ends: list[tuple[float, float]], said: str) -> None:
+    assert opening._verdict({row: Difference(0, *each, 0.5) for row, each in zip("ab", ends, strict=True)}) == said
