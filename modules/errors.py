@@ -26,8 +26,10 @@ def one_line(error: Exception, longest: int = 200) -> str:
     Examples:
         >>> one_line(ValueError("no weights\\n  in the file")), one_line(KeyError())
         ('no weights in the file', 'KeyError')
+        >>> one_line(OSError("no file called sea.jpg"), 18), one_line(OSError("sea.jpg"), 3)
+        ('no file called …', 'sea …')
     """
     text = " ".join(str(error).split())
     if len(text) > longest:
-        text = f"{text[:longest].rpartition(' ')[0]} …"
+        text = f"{text[:longest].rpartition(' ')[0] or text[:longest]} …"
     return text.rstrip(" .") or type(error).__name__
