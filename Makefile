@@ -182,7 +182,8 @@ table: setup ## a table of the paper (TABLE=1): trains what is missing, prints o
 
 campaign: setup ## every table of the papers on the overlap, one after the other: days (ARGS=--dry-run shows what is left to train)
 	@for each in $(CAMPAIGN); do \
-	  echo "table $${each#*:} of $${each%%:*}"; $(PIPELINE) table --table "$${each#*:}" --recipe "$${each%%:*}" || exit 1; \
+	  echo "table $${each#*:} of $${each%%:*}"; \
+	  $(MAKE) --no-print-directory table "TABLE=$${each#*:}" "RECIPE=$${each%%:*}" || exit 1; \
 	done
 
 doctor: setup ## what is in a recipe's data and what is wrong with it, with file and line; changes nothing

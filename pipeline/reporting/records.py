@@ -124,8 +124,8 @@ def records_of(recipe: Recipe) -> list[Record]:
 
 
 def _folder_of(recipe: Recipe) -> Path:
-    """Where a recipe's records lie: in `pipeline/results`, or in `results` beside the recipe of somebody's own."""
-    return Path(recipe.file).parent / "results" if recipe.file else RECORDS
+    """Where a recipe's records lie: in `pipeline/results`, or in `NAME-records` beside a recipe of somebody's own."""
+    return Path(recipe.file).parent / f"{recipe.name}-records" if recipe.file else RECORDS
 
 
 def read_records(recipe: str, folder: Path = RECORDS) -> list[Record]:

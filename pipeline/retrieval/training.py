@@ -155,7 +155,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     teacher = _teacher(training, settings)
     starts = [training_job(training, overlaid(settings, start)) for start in settings.start]
     settings = replace(settings, word_vectors=vectors_of_row(recipe, settings, row, mix.languages))
-    files = files_read(settings, training.workspace)
+    files, digests = files_read(settings, training.workspace), training.workspace.digests
     plain = {key: value for key, value in job_settings(settings).items() if key in names_of(TrainingSettings)}
     if not settings.teacher:
         del plain["teaching_contrast"]
@@ -163,7 +163,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     tables = {"corpus": training.corpus} | {source: synthetic[source] for source in mix.sources}
     # pictures come before the trainings that come first: there may be none
     network = files.get("pretrained")
-    inputs = tables | images_to_read(settings, training.corpus, training.pictures, network, teacher)
+    inputs = tables | images_to_read(settings, training.corpus, training.pictures, network, teacher, digests)
     taught = taught_jobs(slots_of(settings, row), settings, teacher, training.corpus, synthetic)
     inputs |= sentence_jobs(settings, network, tables, taught) | taught
     inputs |= {f"start-{number}": start for number, start in enumerate(starts)}

@@ -22,7 +22,6 @@ from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.corpus.prepare import captioned_images, pictures_of
 from pipeline.engine.artifacts import read_manifest, source_digest
-from pipeline.engine.files import digest_of
 from pipeline.engine.job import Job
 from pipeline.engine.machine import library_versions
 from pipeline.errors import RecipeError
@@ -31,6 +30,7 @@ from pipeline.training.model_files import OF_NETWORK, device_of, load_model, sav
 from pipeline.visualization.encoded import encoded_images
 
 Vector = NDArray[np.float32]
+Digests = Callable[[Iterable[Path]], Mapping[Path, str]]
 
 VERSION = 1
 DUAL = "dual-encoder"
@@ -43,7 +43,9 @@ _PART = 512  # images in a file of finished vectors
 _BATCH = 32
 
 
-def network_job(name: str, files: str | None, corpus: Job, pictures: str | None, trainer: TrainerSettings) -> Job:
+def network_job(
+    name: str, files: str | None, corpus: Job, pictures: str | None, trainer: TrainerSettings, digests: Digests
+) -> Job:  # fmt: skip
     """The job that encodes the pictures of a corpus by the image tower of a dual encoder, and keeps that tower.
 
     It leaves `vectors.npy` and `ids.txt`, the tower as a retrieval model, and goes on where it was stopped. Where the
@@ -56,6 +58,7 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
         corpus: the job that prepares the corpus.
         pictures: a digest of its pictures (`pictures_digest`).
         trainer: where it works.
+        digests: gives the SHA-256 of files (`Workspace.digests`).
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
@@ -64,13 +67,14 @@ def network_job(name: str, files: str | None, corpus: Job, pictures: str | None,
         model, arguments = image_tower(name, reader.size)
         model.eval().to(device_of(trainer))
         paths = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
-        revision, digests = revision_of(name) or "", [digest_of(path) for path in paths]
+        revision, digest_of = revision_of(name) or "", digests(paths)
+        content = [digest_of.get(path, "unreadable") for path in paths]
         earlier = _earlier(folder.parent, files or name, revision)
-        known = {image: earlier[digest] for image, digest in zip(ids, digests, strict=True) if digest in earlier}
+        known = {image: earlier[digest] for image, digest in zip(ids, content, strict=True) if digest in earlier}
         write_vectors(folder, model, reader, dict(zip(ids, paths, strict=True)), known)
         save_model(folder, DUAL, arguments, model)
         (folder / REVISION).write_text(revision, encoding="utf-8")
-        (folder / _DIGESTS).write_text("".join(f"{digest}\n" for digest in digests), encoding="utf-8")
+        (folder / _DIGESTS).write_text("".join(f"{digest}\n" for digest in content), encoding="utf-8")
         return {"images": len(ids), "computed": len(ids) - len(known), "dim": model.dim}
 
     settings = {"pretrained": files or name, "pictures": pictures}

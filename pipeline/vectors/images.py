@@ -13,14 +13,15 @@ from pipeline.corpus.pixels import network_pictures_job, pictures_job, pixels_jo
 from pipeline.engine.job import Job
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.vectors.image_vectors import VECTORS, network_job, trained_job
+from pipeline.vectors.image_vectors import VECTORS, Digests, network_job, trained_job
 
 IMAGES = "images"
 """Name of the input of a job that holds pictures."""
 
 
 def images_to_read(
-    settings: VseSettings, corpus: Job, pictures: Callable[[], str | None], files: str | None, teacher: Job | None
+    settings: VseSettings, corpus: Job, pictures: Callable[[], str | None], files: str | None, teacher: Job | None,
+    digests: Digests,
 ) -> dict[str, Job]:  # fmt: skip
     """The jobs that write what a model reads of images, as inputs of its training; none if it reads regions alone.
 
@@ -33,6 +34,7 @@ def images_to_read(
         pictures: gives a digest of the corpus's pictures.
         files: a digest of the files of `vse.pretrained`, if it is a folder.
         teacher: the job that trains it.
+        digests: gives the SHA-256 of files.
     """
     kind = model_class(settings.model)
     if teacher is not None:
@@ -40,7 +42,7 @@ def images_to_read(
     if kind.on_network:
         assert settings.pretrained is not None
         if kind.vectors_with(**settings.options):
-            return {IMAGES: network_job(settings.pretrained, files, corpus, pictures(), settings.trainer)}
+            return {IMAGES: network_job(settings.pretrained, files, corpus, pictures(), settings.trainer, digests)}
         return {IMAGES: network_pictures_job(settings.pretrained, corpus, pictures())}
     size = kind.pixels_with(**settings.options)
     if settings.image_encoder is None and size is None:
