@@ -11,7 +11,10 @@ from typing import Any
 
 import psutil
 
-_LIBRARIES = ("torch", "pytorch-lightning", "numpy", "tokenizers", "sacremoses", "sacrebleu", "faiss-cpu", "faiss-gpu")
+_LIBRARIES = (
+    "torch", "pytorch-lightning", "numpy", "tokenizers", "transformers", "pillow", "sacremoses", "sacrebleu",
+    "faiss-cpu", "faiss-gpu",
+)  # fmt: skip
 
 
 def this_machine() -> dict[str, Any]:

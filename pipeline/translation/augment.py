@@ -23,7 +23,7 @@ from pipeline.recipes.systems import CAPTION, is_pretrained, parse_path
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import DecodingSettings
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
-from pipeline.translation.translating import Translated, translate_all
+from pipeline.translation.translating import Translated, TranslationMemory, translate_all, translator_identity
 from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.dashboards import Example, examples_html
 
@@ -143,10 +143,11 @@ def _synthesis_job(
                 f"augment {path}: {translator.name} reads regions of {network.regions.in_features} numbers, this "
                 f"corpus has {store.dim}; use translators trained on the same features (augment.translators)"
             )
+        memory = TranslationMemory(folder, translator_identity(inputs["translator"]))
         candidates = translate_all(
             network, bpe, bpe.encode_all([caption.text for caption in source], language),
             [caption.image_id for caption in source], store, target, decoding_of(wanted, recipe.seed),
-            settings.batch_tokens, settings.trainer, most, kept=folder / "checkpoints",
+            settings.batch_tokens, settings.trainer, most, kept=folder / "checkpoints", memory=memory,
         )  # fmt: skip
         synthetic = [
             Caption(caption.image_id, f"{parent}|{path}{number}", target, new.text, "train", path, parent, new.score)
@@ -159,15 +160,19 @@ def _synthesis_job(
         originals = {caption.caption_id: caption for caption in human}
         _write_examples(folder, path, synthetic, originals, pictures_of(inputs["corpus"]), (origin, target))
         empty = sum(not any(new.text.strip() for new in translations) for translations in candidates)
-        return leave_captions(folder, synthetic, human, origin, empty)
+        return leave_captions(folder, synthetic, human, origin, empty) | {"recalled": memory.recalled}
 
     inputs = {"corpus": corpus, "translator": translator} | lenders_of([translator], corpus)
     inputs |= {"before": before} if before is not None else {}
     name = f"synthetic-{path.replace(':', '-')}"
     return Job(
-        name, "augment", VERSION, plain | {"path": path, **read}, inputs, run, True, asdict(settings.trainer),
-        lambda figures: f"{figures['captions']:,} captions",
-    )  # fmt: skip
+        name, "augment", VERSION, plain | {"path": path, **read}, inputs, run, True, asdict(settings.trainer), _headline
+    )
+
+
+def _headline(figures: Mapping[str, Any]) -> str:
+    known = figures.get("recalled")
+    return f"{figures['captions']:,} captions" + (f", {known:,} translated by an earlier job" if known else "")
 
 
 def _numbered(translations: Sequence[Translated], count: int) -> Iterator[tuple[str, Translated]]:

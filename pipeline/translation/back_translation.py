@@ -15,7 +15,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.parallel_text import BACK
-from pipeline.translation.translating import translate_all
+from pipeline.translation.translating import TranslationMemory, translate_all, translator_identity
 from pipeline.translation.translator_files import load_translator
 
 VERSION = 1
@@ -52,6 +52,7 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
         translations = translate_all(
             network, bpe, bpe.encode_all([row[target] for row in rows], target), [None] * len(rows), None, source,
             search, settings.batch_tokens, settings.trainer, kept=folder / "checkpoints",
+            memory=TranslationMemory(folder, translator_identity(inputs["translator"])),
         )  # fmt: skip
         new = {
             row["pair_id"]: best.text for row, (best, *_) in zip(rows, translations, strict=True) if best.text.strip()

@@ -17,7 +17,7 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.training.trainer import log_folder
 from pipeline.translation.parallel_text import ParallelText
-from pipeline.translation.translating import Translated, translate_all
+from pipeline.translation.translating import Translated, TranslationMemory, translate_all
 from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.dashboards import log_translations
 
@@ -36,7 +36,9 @@ def settings_of_test(settings: MmtSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in ("beam_size", "length_penalty", "without_regions")}
 
 
-def evaluate_translator(folder: Path, pairs: ParallelText, settings: MmtSettings) -> dict[str, Any]:
+def evaluate_translator(
+    folder: Path, pairs: ParallelText, settings: MmtSettings, memory: TranslationMemory | None = None
+) -> dict[str, Any]:
     """Translate validation, test and twins; write the translations, return BLEU and the ambiguity scores."""
     figures: dict[str, Any] = {}
     loaded, of_twins = load_translator(folder), list[tuple[dict[str, Any], Translated]]()
@@ -44,7 +46,7 @@ def evaluate_translator(folder: Path, pairs: ParallelText, settings: MmtSettings
         rows = pairs.rows(split, captions=True)
         if not rows:
             continue
-        translations = best_of_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings)
+        translations = best_of_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings, memory=memory)
         of_twins = [*zip(rows, translations, strict=True)] if split == "twins" else []
         references = [row[pairs.target] for row in rows]
         scores = translation_scores(
@@ -62,9 +64,11 @@ def evaluate_translator(folder: Path, pairs: ParallelText, settings: MmtSettings
     return figures
 
 
-def evaluate_and_show(recipe: Recipe, folder: Path, pairs: ParallelText, name: str) -> dict[str, Any]:
+def evaluate_and_show(
+    recipe: Recipe, folder: Path, pairs: ParallelText, name: str, memory: TranslationMemory | None = None
+) -> dict[str, Any]:
     """`evaluate_translator` of a job; some translations of the test are shown in TensorBoard."""
-    figures = evaluate_translator(folder, pairs, recipe.mmt)
+    figures = evaluate_translator(folder, pairs, recipe.mmt, memory)
     if (folder / "test.parquet").is_file():
         log_translations(
             log_folder(recipe, name, folder.name), read_translations(folder, "test"), pictures_of(pairs.corpus)
@@ -91,10 +95,10 @@ def translate_rows(
 
 def best_of_rows(
     loaded: tuple[Searched, SubWords], pairs: ParallelText, rows: Sequence[Mapping[str, Any]],
-    images: Sequence[str | None], settings: MmtSettings,
+    images: Sequence[str | None], settings: MmtSettings, **more: Any,
 ) -> list[Translated]:  # fmt: skip
-    """The best translation of each row."""
-    return [best for best, *_ in translate_rows(loaded, pairs, rows, images, settings)]
+    """The best translation of each row; `more` is for `translate_all`."""
+    return [best for best, *_ in translate_rows(loaded, pairs, rows, images, settings, **more)]
 
 
 def _test_twins(

@@ -23,7 +23,7 @@ from pipeline.recipes.trainer_settings import TrainerSettings, job_settings
 from pipeline.training.model_files import device_of, load_model
 from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
-from pipeline.translation.translating import translate_all
+from pipeline.translation.translating import TranslationMemory, translate_all, translator_identity
 from pipeline.translation.translator_files import load_translator
 from pipeline.vectors.images import images_in, test_inputs
 from pipeline.visualization.encoded import all_images, sorted_captions
@@ -128,6 +128,7 @@ def _by_back_translation(
         network, bpe, bpe.encode_all([caption.text for caption in new], new[0].language),
         [caption.image_id for caption in new], store, humans[0].language, search, settings.batch_tokens,
         settings.trainer, kept=folder / "checkpoints",
+        memory=TranslationMemory(folder, translator_identity(inputs["translator"])),
     )  # fmt: skip
     return sentence_chrf([best.text for best, *_ in back], [human.text for human in humans])
 

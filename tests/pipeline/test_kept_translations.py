@@ -1,5 +1,6 @@
 """Translating goes on where it was stopped, and ends with the same translations."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.translation import translating as kept_translations
 from pipeline.translation.evaluation import read_translations
-from pipeline.translation.translating import KeptTranslations, Translated, translate_all
+from pipeline.translation.translating import KeptTranslations, Translated, TranslationMemory, translate_all
 from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import Tiny
 
@@ -96,3 +97,40 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(RecipeError, match=r"translated-0-of-1-0+\.jsonl: not readable \(.*\); delete it and run again"):
         KeptTranslations(tmp_path).read(0, 1)
+
+
+def jobs_folder(root: Path, name: str) -> Path:
+    folder = root / "synthetic" / name
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_memory_knows_what_the_same_translator_has_translated_in_the_same_way(
+    tiny: Tiny, steps: list[int], tmp_path: Path
+) -> None:
+    network, bpe = load_translator(tiny.job("mt-en-de"))
+    source = bpe.encode_all([row["source"] for row in read_translations(tiny.job("mt-en-de"), "test")], "en")
+    settings = TrainerSettings(accelerator="cpu", devices=1, progress=False, precision="32-true")
+
+    def translated(name: str, sentences: list[list[int]], translator: str = "one", beam: int = 2) -> tuple[Any, int]:
+        memory = TranslationMemory(jobs_folder(tmp_path, name), translator)
+        steps[:] = [-1]
+        found = translate_all(
+            network, bpe, sentences, [None] * len(sentences), None, "de", BeamSettings(beam), 12, settings, 2,
+            kept=tmp_path / name, memory=memory,
+        )  # fmt: skip
+        assert sum(steps[1:]) == max(1, len(sentences) - memory.recalled)  # Lightning needs a batch
+        return found, memory.recalled
+
+    few, known = translated("a", source[:3])
+    assert known == 0
+    everything, known = translated("b", source)
+    assert known == sum(sentence in source[:3] for sentence in source)
+    assert everything[:3] == few
+    turned, known = translated("c", source[::-1])
+    assert (turned, known) == (everything[::-1], len(source))
+    assert translated("d", source, translator="another")[1] == translated("e", source, beam=1)[1] == 0
+    (tmp_path / "synthetic" / "b").rename(tmp_path / "synthetic" / "b.before")  # what --force replaces
+    for name in ("a", "c"):
+        shutil.rmtree(tmp_path / "synthetic" / name)
+    assert translated("f", source)[1] == 0

@@ -3,6 +3,7 @@ is re-ranked, searched with and refused like a trained one."""
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from data.captions import read_pairs
 from data.errors import DataError
 from modules.errors import ModelError
 from modules.translators.beam import BeamSettings
+from pipeline.engine.artifacts import read_rows
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.export.export import exported_translators
@@ -24,7 +26,7 @@ from pipeline.translation.leakage import lenders_of
 from pipeline.translation.translator_files import load_translator
 from tests.modules.text_models import save
 from tests.modules.translation_models import save_nllb, teach
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import Tiny, ran
 
 pytestmark = pytest.mark.whole
 
@@ -104,6 +106,30 @@ def test_it_writes_captions_of_training_images_by_every_search(used: Tiny) -> No
         ((best, *_),) = translator.eval().search(batch, BeamSettings(2))
         assert (row["text"], row["score"]) == (tokens.decode(best.tokens, "de"), pytest.approx(best.score, abs=1e-4))
     assert len(used.captions("synthetic-nllb-en-de@drawn")) > len(human)
+
+
+def test_where_the_corpus_changes_only_new_sentences_are_translated(used: Tiny, nllb: Path, tmp_path: Path) -> None:
+    made = used.without(tmp_path / "made", "vse-*")
+    graph = Graph(made.recipe(*arguments(nllb)), made.workspace)
+    first, translator = graph.synthesis["nllb:en-de"], graph.translators["nllb-en-de"]
+    corpus = replace(first.inputs["corpus"], settings=first.inputs["corpus"].settings | {"edited": 1})
+    tested = replace(translator, inputs={"corpus": corpus})
+    changed = replace(first, inputs={"corpus": corpus, "translator": tested})
+    before = read_rows(made.workspace.folder(first) / "captions.parquet").to_pylist()
+    first_test = made.metrics("nllb-en-de")
+    (memory,) = made.workspace.folder(first).glob("translations-*.parquet")
+    rows = read_rows(memory)
+    for unknown in (0, 2):  # sentences that the finished job did not translate
+        pq.write_table(rows[unknown:], memory)
+        after = read_rows(ran(made.workspace, changed, force=True) / "captions.parquet").to_pylist()
+        assert [row["text"] for row in after] == [row["text"] for row in before]
+        assert [row["score"] for row in after] == pytest.approx([row["score"] for row in before], abs=1e-5)
+        recalled = made.workspace.manifest(changed)["metrics"]["recalled"]
+        assert recalled == len(rows) - unknown > 0
+    memory.write_bytes(memory.read_bytes()[:-1])  # damaged: nothing of it is taken
+    ran(made.workspace, changed, force=True)
+    assert made.workspace.manifest(changed)["metrics"]["recalled"] == 0
+    assert made.workspace.manifest(tested)["metrics"]["test_bleu"] == first_test["test_bleu"]
 
 
 def test_a_model_is_trained_on_its_captions_and_searched_by_its_translations(used: Tiny, nllb: Path) -> None:
