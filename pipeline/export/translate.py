@@ -268,9 +268,10 @@ def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) 
     directions, (system, languages, _) = request.directions, parse_path(request.path)
     for direction in directions or [""]:
         if f"{system}-{direction}" not in own.translators:
+            known = f"its systems: {', '.join(['nmt', *own.recipe.mmt.systems])}; directions: "
+            known += ", ".join(directions_of(own.recipe.mmt, system))
             raise RecipeError(f"translate: {request.path!r} needs {system}:{direction}, which recipe {own.recipe.name} "
-                              f"does not train; its systems: {', '.join(['nmt', *own.recipe.mmt.systems])}; "
-                              f"directions: {', '.join(directions_of(own.recipe.mmt, system))}")  # fmt: skip
+                              f"does not train; {known if own.translators else 'it has no translators'}")  # fmt: skip
     folders = [workspace.require(own.translators[f"{system}-{direction}"]) for direction in directions]
     regions = workspace.require(own.corpus) / "regions"
     sight = Sight(

@@ -16,6 +16,7 @@ from data.images import open_picture
 from data.network_pixels import NetworkPixels
 from modules.errors import ModelError
 from modules.pretrained.quiet import quiet
+from pipeline.engine.files import require_network
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import device_of
 from pipeline.translation.translator_files import load_pretrained
@@ -91,12 +92,13 @@ def choose_dual_encoder(wanted: str | None, pictures: Sequence[Path]) -> Dual:
 
     Raises:
         DataError: there is no such network, a dual encoder that is wanted cannot be read, or a picture cannot be.
+        RecipeError: there is no such folder.
     """
     if wanted == BUILT_IN:
         return Dual(None, "the built-in extractor was asked for")
     images = [open_picture(path) for path in pictures]
     if wanted is not None:
-        place = _place(wanted, "--backbone", "a dual encoder, or a network that finds regions,")
+        place = _place(wanted, "--backbone", "dual encoder, or a network that finds regions,")
         if not _has_two_towers(place):
             return Dual(None, f"{wanted} is no dual encoder")
         _require_whole(Path(place))
@@ -116,12 +118,13 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
 
     Raises:
         DataError: the wanted network cannot be had or read, or a picture cannot be read.
+        RecipeError: there is no such folder.
     """
     if wanted == BUILT_IN:
         return Backbone(None, built_in, "the built-in extractor, which was asked for")
     images = [open_picture(path) for path in pictures]
     if wanted is not None:
-        place = _place(wanted, "--backbone", "a vision network")
+        place = _place(wanted, "--backbone", "vision network")
         try:
             return _tried(place, "it was asked for", images)
         except DataError as error:
@@ -221,6 +224,7 @@ def choose_translator(wanted: str | None, direction: str) -> Translator:
 
     Raises:
         DataError, ModelError: the wanted translator cannot be had or read, or OPUS-MT, which is there, cannot be read.
+        RecipeError: there is no such folder.
     """
     if wanted == NONE:
         return Translator(None, None, "none was asked for")
@@ -232,7 +236,7 @@ def choose_translator(wanted: str | None, direction: str) -> Translator:
                               f"either ({reason}); {_OFFLINE.format(name, '--translator')}")  # fmt: skip
         revision = _with_safetensors(name)
     else:
-        name = _place(wanted, "--translator", "a translator")
+        name = _place(wanted, "--translator", "translator")
     try:
         load_pretrained({"name": name, "direction": direction, "codes": {}, "revision": revision})
     except (DataError, ModelError) as error:
@@ -241,11 +245,12 @@ def choose_translator(wanted: str | None, direction: str) -> Translator:
 
 
 def _place(wanted: str, option: str, what: str) -> str:
-    """The whole path of a folder, or a name on the hub as it is; DataError if it can only be a folder and is none."""
+    """The whole path of a folder, or a name on the hub as it is; RecipeError if it can only be a folder and is none."""
     folder = Path(wanted).expanduser()
-    if not folder.is_dir() and wanted.startswith(("/", "./", "../", "~")):
-        raise DataError(f"{option}: no folder {wanted}; expected one with {what} of transformers")
-    return str(folder.absolute()) if folder.is_dir() else wanted
+    if folder.is_dir():
+        return str(folder.absolute())
+    require_network(wanted, option, what)
+    return wanted
 
 
 def _is_cached(name: str) -> bool:

@@ -205,13 +205,16 @@ def test_models_of_other_regions_are_refused(used: Tiny, exported: ExportedModel
         update_gallery(tmp_path / "stored", other, stored, {})
 
 
-def test_a_name_is_known_however_its_accents_are_typed(exported: ExportedModel, tmp_path: Path) -> None:
+def test_a_name_is_known_however_its_accents_are_typed_and_without_its_ending(
+    exported: ExportedModel, tmp_path: Path
+) -> None:
     (tmp_path / "pictures").mkdir()
-    Image.new("RGB", (60, 40), "red").save(tmp_path / "pictures" / "o\u0308.png")
+    for name in ("o\u0308.png", "e.png", "e.jpg"):
+        Image.new("RGB", (60, 40), "red").save(tmp_path / "pictures" / name)
     update_gallery(tmp_path / "gallery", exported, PictureFolder(tmp_path / "pictures"), {})
     opened = Gallery.open(tmp_path / "gallery", exported)
-    assert opened.place_of("o\u0308.png") == opened.place_of("\u00f6.png") == 0
-    assert opened.place_of("o.png") is None
+    assert {opened.place_of(name) for name in ("o\u0308.png", "\u00f6.png", "o\u0308", "\u00f6")} == {2}
+    assert [opened.place_of(name) for name in ("o.png", "e", "")] == [None] * 3
 
 
 def test_names_do_nothing_to_the_terminal(used: Tiny, own: Path, tmp_path: Path, capsys) -> None:

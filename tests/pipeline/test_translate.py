@@ -11,6 +11,7 @@ from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translating import Translated, translate_all
 from tests.pipeline.tiny import Tiny
 
+NO_TRANSLATOR = ["--mmt.systems=[]", "--mmt.directions=[]", "--augment.paths=[]", "--vse.only=[none]"]
 LOOKS = ["--with", "mmt:en-de", "--input", "in.txt"]
 
 
@@ -159,6 +160,7 @@ def test_a_translator_that_looks_is_shown_the_picture_of_each_line(tiny: Tiny, t
         (["--with", "mt:xx-de"], "mt:xx-de, which recipe"),
         (["--with", "mt:en"], "'mt:en' needs"),
         (["--with", "lstm:en-de"], "its systems: nmt, mt, mmt"),
+        (["--with", "mt:en-de", *NO_TRANSLATOR], "it has no translators"),
         (["--with", "mt:en-de", "--n-best", "0"], "--n-best is 0"),
         (["--with", "mt:en-de", "--augment.beam_size=0"], "beam_size is 0"),
         (["--with", "mt:en-de", "--input", "nowhere.txt"], "nowhere.txt: no such file"),
