@@ -61,9 +61,10 @@ CALLED |= dict(re.findall(r"(\w+):(\w+)", """
     gre:el ice:is kur:ku lav:lv mac:mk mao:mi may:ms mlg:mg mon:mn msa:ms nep:ne nor:no ori:or per:fa pus:ps rum:ro
     slo:sk sqi:sq swa:sw uzb:uz wel:cy yid:yi iw:he ji:yi cn:zh cz:cs dk:da gr:el jp:ja ua:uk vn:vi
 """))  # fmt: skip
-"""The last of them are other codes of ISO 639-2 and 639-3, withdrawn ones, and those of countries which no language
-has."""
-"""How people write a language, in small letters → its code of two letters."""
+"""How people write a language, in small letters → its code of two letters.
+
+The last of them are other codes of ISO 639-2 and 639-3, withdrawn ones, and those of countries which no language has.
+"""
 
 
 def language_called(name: str) -> str | None:

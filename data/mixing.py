@@ -31,8 +31,7 @@ class MixedBatches(Sampler[list[Visits]]):
     Args:
         captions: the caption table.
         groups: what fills the batches.
-        batch_size: visits a batch, over all ranks; of a group at most those that a pass over it has, so that on few
-            images none is visited twice in a batch.
+        batch_size: visits a batch, over all ranks; of a group at most those that a pass over it has.
         seed: of the drawing.
         steps: batches an epoch; None: as many as all groups' visits fill, which is each caption once where groups
             are equal.

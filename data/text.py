@@ -43,7 +43,8 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer, MosesDe
     tokenizer = MosesTokenizer(language)
     # a vowel or tone sign belongs to its letter; without this, those of Thai and Burmese are cut off as punctuation is
     tokenizer.PAD_NOT_ISALNUM = re.compile(rf"([^{tokenizer.IsAlnum}{_MARKS}{_JOINERS}\s.'`,\-])"), r" \1 "
-    return MosesPunctNormalizer(language), tokenizer, MosesDetokenizer(language)
+    # its rules for Czech read the end of the sentence at every word; without them "3 , 5" alone stays apart
+    return MosesPunctNormalizer(language), tokenizer, MosesDetokenizer("sk" if language == "cs" else language)
 
 
 def tokenize(text: str, language: str) -> str:
@@ -61,7 +62,7 @@ def _cased(text: str, language: str) -> str:
     normalizer, tokenizer, _ = _moses(language)
     text = normalizer.normalize(plain_characters(text))
     tokens: str = tokenizer.tokenize(text, escape=False, return_str=True)
-    return tokens
+    return " ".join(tokens.split())  # its rule for a last full stop in quotes leaves more spaces
 
 
 def as_typed(text: str, language: str, words: Sequence[str]) -> Sequence[str]:

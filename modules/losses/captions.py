@@ -53,12 +53,13 @@ def between_captions(pairs: Pairs, similarity: Similarity, loss: Loss, languages
 def among_captions(pairs: Pairs, similarity: Similarity, loss: Loss, same_language: float | None = None) -> Tensor:
     """Return one ranking loss of all captions of a batch, in whatever languages: MULE's neighbourhood constraints.
 
-    Captions of one image match, a caption and itself do not. Negatives are as in `between_captions`.
+    Captions of one image match, a caption and itself do not. Negatives are as in `between_captions`. Scores and masks
+    are symmetric, so both directions of a ranking loss are the same: one of them is MULE's Eq. 1.
 
     Args:
         pairs: the encodings of a batch, and which pairs match.
-        similarity: of captions (N, T, H) and captions, with their masks: (N, M).
-        loss: of the scores.
+        similarity: of captions (N, T, H) and captions, with their masks: (N, N), symmetric.
+        loss: of the scores, the sum of two directions.
         same_language: weight of a loss of their own for pairs of one language, beside that of pairs of two languages;
             None: pairs of all languages compete in one loss (the paper).
 
@@ -68,15 +69,15 @@ def among_captions(pairs: Pairs, similarity: Similarity, loss: Loss, same_langua
         >>> pairs = Pairs((vectors[:2], mask[:2]), (vectors, mask), links, right, ~right, languages, languages, links)
         >>> dot = lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
         >>> float(among_captions(pairs, dot, lambda scores, right, wrong: right.sum()))  # none matches itself
-        4.0
+        2.0
     """
     scores, (matching, negatives) = similarity(pairs.captions, pairs.captions), _masks(pairs)
     matching = matching & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     if same_language is None:
-        return loss(scores, matching, negatives)
+        return loss(scores, matching, negatives) / 2
     same = pairs.languages[:, None] == pairs.languages
     within, across = (loss(scores, matching & kind, negatives & kind) for kind in (same, ~same))
-    return same_language * within + across
+    return (same_language * within + across) / 2
 
 
 def _masks(pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -44,10 +44,9 @@ def ambiguous_words(
     target_counts = Counter(word for words in target for word in words)
     common, common_target = ({word for word, _ in side.most_common(frequent)} for side in (occurrences, target_counts))
     lexicon: dict[str, Senses] = {}
-    for word, translations in _alignments(source, target, iterations).items():
+    for word, (total, translations) in _alignments(source, target, iterations).items():
         if occurrences[word] < least or word in common or not _is_word(word):
             continue
-        total = sum(translations.values())
         groups: list[tuple[float, set[str]]] = []
         for translation, weight in sorted(translations.items(), key=lambda item: -item[1]):
             if translation in common_target or not _is_word(translation) or weight < 0.02 * total:
@@ -99,8 +98,8 @@ def hits(found: Sequence[Choice], hypothesis: Sequence[str]) -> int:
 
 def _alignments(
     source: Sequence[Sequence[str]], target: Sequence[Sequence[str]], iterations: int
-) -> dict[str, dict[str, float]]:
-    """Return expected alignments of IBM Model 1: source word → target word → expected count."""
+) -> dict[str, tuple[float, dict[str, float]]]:
+    """Return expected counts of IBM Model 1: source word → its alignments, and those with each likely target word."""
     numbers: tuple[dict[str, int], dict[str, int]] = ({_NULL: 0}, {})
     rows: list[NDArray[np.int64]] = []  # source word, target word, position of the target word in the corpus
     position = 0
@@ -122,10 +121,11 @@ def _alignments(
         counts = np.bincount(pair, weight / np.bincount(at, weight)[at], len(pairs))
         given = counts / np.bincount(first, counts)[first]
     words, target_words = list(numbers[0]), list(numbers[1])
-    alignments: dict[str, dict[str, float]] = {}
-    for a, b, count in zip(first.tolist(), second.tolist(), counts.tolist(), strict=True):
-        if a and count > 0.5:
-            alignments.setdefault(words[a], {})[target_words[b]] = count
+    totals = np.bincount(first, counts).tolist()
+    alignments: dict[str, tuple[float, dict[str, float]]] = {}
+    kept = (first > 0) & (counts > 0.5)  # most pairs are of chance
+    for a, b, count in zip(first[kept].tolist(), second[kept].tolist(), counts[kept].tolist(), strict=True):
+        alignments.setdefault(words[a], (totals[a], {}))[1][target_words[b]] = count
     return alignments
 
 

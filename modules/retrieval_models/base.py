@@ -64,6 +64,8 @@ class RetrievalModel(nn.Module, ABC):
     """Is it made of a dual encoder of `transformers`, which `vse.pretrained` names?"""
     taught: ClassVar[bool] = False
     """Does it need a teacher, another model whose space it learns?"""
+    changes: ClassVar[int] = 0
+    """How often its training has changed: where it is raised, models that were trained before are trained again."""
     languages_apart: ClassVar[bool] = False
     """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
     takes_caption_loss: ClassVar[bool] = True

@@ -128,6 +128,7 @@ class Mule(EmbN):
     """
 
     takes_caption_loss = False
+    changes = 1  # a neighbourhood constraint counts once
 
     def __init__(
         self, universal_dim: int | None = None, neighbours: float = 1.0, same_language: float | None = None,

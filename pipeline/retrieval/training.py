@@ -161,14 +161,14 @@ def training_job(training: Training, settings: VseSettings) -> Job:
         del plain["teaching_contrast"]
     plain |= {"groups": settings.rows[row], "seed": training.seed} | files
     tables = {"corpus": training.corpus} | {source: synthetic[source] for source in mix.sources}
-    # pictures come before the trainings that come first: there may be none
-    network = files.get("pretrained")
+    network = files.get("pretrained")  # its pictures come before the trainings that come first: there may be none
     inputs = tables | images_to_read(settings, training.corpus, training.pictures, network, teacher, digests)
     taught = taught_jobs(slots_of(settings, row), settings, teacher, training.corpus, synthetic)
     inputs |= sentence_jobs(settings, network, tables, taught) | taught
     inputs |= {f"start-{number}": start for number, start in enumerate(starts)}
     run = _Run(recipe, settings, row, training.seed, mix)
-    return Job(run.name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
+    version, runtime = VERSION + model_class(settings.model).changes, asdict(settings.trainer)
+    return Job(run.name, "vse", version, plain, inputs, run, True, runtime, recall_headline)
 
 
 def _teacher(training: Training, settings: VseSettings) -> Job | None:

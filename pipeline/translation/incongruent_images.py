@@ -30,7 +30,7 @@ from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.attention import Seen, attention_html, attention_picture
 from pipeline.visualization.dashboards import log_picture, plain
 
-VERSION = 3  # intervals over images
+VERSION = 4  # 3: intervals over images; 4: a translation is ambiguous by its share of all alignments
 SHOWN = ("own", "other", "zeros")
 _DRAWN, _LOGGED = 20, 8  # sentences whose attention is drawn, and in TensorBoard
 

@@ -214,6 +214,23 @@ def test_accents_are_read_alike_however_they_are_written(bpe: JointBPE) -> None:
     assert bpe.encode_all([apart], "de") == bpe.encode_all([text], "de")
 
 
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        ("4 muži a 5 psů stojí u čísla 7 .", "4 muži a 5 psů stojí u čísla 7."),
+        ("hráč má dres číslo 28 .", "hráč má dres číslo 28."),
+        ("napiš e' - mail .", "napiš e' - mail."),
+    ],
+)
+def test_czech_numbers_stay_apart_from_the_word_before_them(tokens: str, text: str) -> None:
+    assert detokenize(tokens, "cs") == text
+
+
+@pytest.mark.parametrize("text", ["The sign says 'Maritimo.'", "He calls it ` a motorcycle .`", "'No.'"])
+def test_tokens_have_one_space_between_them(text: str) -> None:
+    assert tokenize(text, "en") == " ".join(tokenize(text, "en").split())
+
+
 def test_words_are_characters_where_no_spaces_are_written() -> None:
     assert words_of("两只狗看 TV!", "zh") == "两 只 狗 看 tv !"
     assert words_of("Zwei Hunde, im Park", "de") == tokenize("Zwei Hunde, im Park", "de")

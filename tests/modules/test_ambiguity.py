@@ -40,6 +40,13 @@ def test_words_of_another_script_are_no_forms_of_one_another():
     assert set(found["bank"]) == {frozenset({"скамья"}), frozenset({"касса"})}
 
 
+def test_shares_are_of_all_alignments_rare_translations_among_them():
+    words = ["sitzbank"] * 100 + ["sparkasse"] * 24 + [f"wort{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(100)]
+    source, target = ([["bank"]] * len(words), [[word] for word in words])
+    assert ambiguous_words(source, target, least=10, frequent=0, share=0.15) == {}  # 24 of 224
+    assert "bank" in ambiguous_words(source, target, least=10, frequent=0, share=0.10)
+
+
 def test_the_most_frequent_words_are_left_out():
     assert "bank" not in lexicon(frequent=9)
 
