@@ -41,10 +41,7 @@ PAGES = {
 
 
 SHARED: Mapping[str, Sequence[str | None]] = {
-    "another image": [
-        ", ".join(f"minus /own-other_{measure}{end}" for end in ("", "_high", "_low"))
-        for measure in ("loglik", "ambiguous")
-    ]
+    "another image": [", ".join(f"minus /own-other_loglik{end}" for end in ("", "_high", "_low"))]
 }
 """`another image`: what an MMT loses when another image's regions are shown, with intervals."""
 NUMBER = r"[+−]?\d+(?:,\d{3})*(?:\.\d+)?"
