@@ -68,11 +68,12 @@ class Casing:
         if text != lowered(text, self._language):
             return text
         source = composed(source)
-        names = {lowered(word, self._language): word for word in _WORD.findall(source)[1:]}
+        names = {lowered(word, of): word for of in ("", self._language) for word in _WORD.findall(source)[1:]}
         cased = _WORD.sub(lambda match: self._cased(match[0], names), text)
         if (first := _LETTER.search(source)) and first[0].isupper():
             cased = _LETTER.sub(lambda letter: capitalised(letter[0], self._language), cased, count=1)
-        return cased if lowered(cased, self._language) == text else text
+        alike = {lowered(whole, "").replace("ı", "i") for whole in (cased, text)}  # names have an i of their own
+        return cased if len(alike) == 1 else text
 
     def _cased(self, word: str, names: dict[str, str]) -> str:
         known = self._form_of.get(word) or names.get(word)

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from data.captions import TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
 from data.images import unreadable
+from data.language_codes import UNSPACED
 from data.languages import CERTAIN, foreign_evidence
 from data.pictures import copies_of
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
-from data.text import UNSPACED
+from data.text import spaced
 
 EMPTY = "lines left out, for a sentence is empty"
 """What is found of `Corpus.empty`."""
@@ -92,9 +93,9 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
 
 
 def num_words(caption: Caption) -> int:
-    """Words of a caption; characters where a language is written without spaces."""
-    words = caption.text.split()
-    return sum(map(len, words)) if caption.language in UNSPACED else len(words)
+    """Words of a caption; letters with their marks where a language is written without spaces."""
+    text = caption.text
+    return len(spaced(text.lower(), caption.language).split() if caption.language in UNSPACED else text.split())
 
 
 def errors_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -16,19 +16,21 @@ NLLB = dict(re.findall(r"(\w+):(\w+)", """
     nn:nno_Latn no:nob_Latn oc:oci_Latn or:ory_Orya pa:pan_Guru pl:pol_Latn ps:pbt_Arab pt:por_Latn ro:ron_Latn
     ru:rus_Cyrl sd:snd_Arab si:sin_Sinh sk:slk_Latn sl:slv_Latn so:som_Latn sq:als_Latn sr:srp_Cyrl sv:swe_Latn
     sw:swh_Latn ta:tam_Taml te:tel_Telu tg:tgk_Cyrl th:tha_Thai tl:tgl_Latn tr:tur_Latn uk:ukr_Cyrl ur:urd_Arab
-    uz:uzn_Latn vi:vie_Latn xh:xho_Latn yi:ydd_Hebr yo:yor_Latn zh:zho_Hans zu:zul_Latn
+    uz:uzn_Latn vi:vie_Latn xh:xho_Latn yi:ydd_Hebr yo:yor_Latn zh:zho_Hans zu:zul_Latn bo:bod_Tibt dz:dzo_Tibt
+    yue:yue_Hant
 """))  # fmt: skip
-"""Two letters (ISO 639-1) → the code of FLORES-200 that NLLB has; before `_` it is that of ISO 639-3."""
-ISO_639_1 = NLLB.keys() | re.findall(r"\w+", """
+"""Two letters (ISO 639-1; `yue` has none) → the code of FLORES-200 that NLLB has; before `_` that of ISO 639-3."""
+ISO_639_1 = {*NLLB} - {"yue"} | {*re.findall(r"\w+", """
     aa ab ae ak an as av ay ba bi bm bo br ce ch co cr cu cv dv dz ee ff fj fy gn gv ho hz ia ie ii ik io iu kg ki kj kl
     kr ks kv kw la lg li ln lu mh mo na nd ng nr nv ny oj om os pi qu rm rn rw sa sc se sg sh sm sn ss st su tg ti tk tn
     to ts tt tw ty ug ve vo wa wo yo za
-""")  # fmt: skip
+""")}  # fmt: skip
 """All codes of two letters, and two that were withdrawn (mo, sh)."""
 LANGUAGE_NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
-    "bn": "Bengali", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish", "de": "German",
-    "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque",
+    "bn": "Bengali", "bo": "Tibetan", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish",
+    "de": "German", "dz": "Dzongkha", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish",
+    "et": "Estonian", "eu": "Basque",
     "fa": "Persian", "fi": "Finnish", "fo": "Faroese", "fr": "French", "ga": "Irish", "gd": "Scottish Gaelic",
     "gl": "Galician", "gu": "Gujarati", "ha": "Hausa", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
     "ht": "Haitian Creole", "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian", "ig": "Igbo", "is": "Icelandic",
@@ -41,9 +43,11 @@ LANGUAGE_NAMES = {
     "sd": "Sindhi", "si": "Sinhala", "sk": "Slovak", "sl": "Slovenian", "so": "Somali", "sq": "Albanian",
     "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "te": "Telugu", "tg": "Tajik", "th": "Thai",
     "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese",
-    "xh": "Xhosa", "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zu": "Zulu",
+    "xh": "Xhosa", "yi": "Yiddish", "yo": "Yoruba", "yue": "Cantonese", "zh": "Chinese", "zu": "Zulu",
 }  # fmt: skip
 """Code → English name."""
+UNSPACED = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "yue", "zh"])
+"""Written without spaces between words: a letter with its marks is a word, if no segmenter finds them."""
 _SHOWN = 8
 _IN_BRACKETS = re.compile(r"\s*\([^()]*\)$")
 
@@ -59,7 +63,7 @@ CALLED |= {name.casefold(): language for language, name in LANGUAGE_NAMES.items(
 CALLED |= dict(re.findall(r"(\w+):(\w+)", """
     alb:sq ara:ar arm:hy aze:az baq:eu bur:my chi:zh cmn:zh cze:cs dut:nl est:et fas:fa fil:tl fre:fr geo:ka ger:de
     gre:el ice:is kur:ku lav:lv mac:mk mao:mi may:ms mlg:mg mon:mn msa:ms nep:ne nor:no ori:or per:fa pus:ps rum:ro
-    slo:sk sqi:sq swa:sw uzb:uz wel:cy yid:yi iw:he ji:yi cn:zh cz:cs dk:da gr:el jp:ja ua:uk vn:vi
+    slo:sk sqi:sq swa:sw tib:bo uzb:uz wel:cy yid:yi iw:he ji:yi cn:zh cz:cs dk:da gr:el jp:ja ua:uk vn:vi
 """))  # fmt: skip
 """How people write a language, in small letters → its code of two letters.
 
@@ -86,6 +90,17 @@ def language_called(name: str) -> str | None:
     code = re.split("[-_]", written)[0]
     known = CALLED.get(written) or CALLED.get(code)
     return known or (code if code.isascii() and code.isalpha() and len(code) <= 3 else None)
+
+
+def require_language(name: str, option: str) -> str:
+    """`language_called`, for an option.
+
+    Raises:
+        DataError: it is no language's.
+    """
+    if (code := language_called(name)) is None:
+        raise DataError(f"{option}: {name!r} is no language; expected a code like en or de, or its English name")
+    return code
 
 
 def code_of(language: str, offered: Collection[str], chosen: Mapping[str, str], where: str) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from data.characters import plain_characters
-from data.language_codes import LANGUAGE_NAMES, NLLB
+from data.language_codes import LANGUAGE_NAMES, NLLB, UNSPACED
 
 _READ = 1000  # captions that `detect_languages` reads
 _UNKNOWN = "en"
@@ -24,12 +24,12 @@ _SCRIPTS = {
     "Hang": ["HANGUL"], "Hans": ["CJK"], "Hebr": ["HEBREW"], "Jpan": ["CJK", "HIRAGANA", "KATAKANA"],
     "Khmr": ["KHMER"], "Knda": ["KANNADA"], "Laoo": ["LAO"], "Latn": ["LATIN"], "Mlym": ["MALAYALAM"],
     "Mymr": ["MYANMAR"], "Orya": ["ORIYA"], "Sinh": ["SINHALA"], "Taml": ["TAMIL"], "Telu": ["TELUGU"],
-    "Thai": ["THAI"],
+    "Thai": ["THAI"], "Tibt": ["TIBETAN"], "Hant": ["CJK"],
 }  # fmt: skip
 """Script of a code of NLLB → what the Unicode names of its letters begin with."""
 _SEVERAL = {"az", "bs", "kk", "ku", "ky", "mn", "pa", "sd", "sr", "tg", "uz"}  # languages written in several of these:
 _OF_SEVERAL = {"ARABIC", "CYRILLIC", "DEVANAGARI", "GURMUKHI", "LATIN", "MONGOLIAN"}
-_READABLE = tuple(sorted(NLLB.keys() - {"bs", "nn", "no"}))  # those three are hardly told from hr and nb
+_READABLE = tuple(sorted(NLLB.keys() - {"bs", "nn", "no", "yue"}))  # hardly told from hr, nb and zh
 
 
 def language_name(code: str) -> str:
@@ -56,7 +56,8 @@ def language_of(text: str, languages: Sequence[str]) -> str:
         'ja'
     """
     text = plain_characters(text)
-    languages = in_its_script(text, languages) or languages
+    spaced = [language for language in languages if language not in UNSPACED]  # a word of another script stays one
+    languages = in_its_script(text, languages) or spaced or languages
     identifier = _identifier(tuple(languages))
     if identifier is None or not any(map(str.isalpha, text)):
         return languages[0]

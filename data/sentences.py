@@ -1,6 +1,7 @@
 """When two sentences count as the same: compared in lower case, without punctuation, with single spaces."""
 
 import hashlib
+import re
 import unicodedata
 
 from data.characters import lowered, plain_characters
@@ -21,21 +22,27 @@ class _Spaces(dict[int, str]):
 
 
 _SPACES = _Spaces()
+_UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+"""Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese, whose words have no spaces between them."""
+_BETWEEN = re.compile(f"(?<=[{_UNSPACED}]) (?=[{_UNSPACED}])")
 
 
 def normalise_sentence(text: str) -> str:
     """`text` in lower case, punctuation and symbols replaced by spaces, spaces single; letters of any script are kept.
 
-    The dotless i of Turkish counts as the other one, since the language is not known. Of a sentence of symbols alone
-    the emoji are kept.
+    There are no spaces between letters of scripts that are written without. The dotless i of Turkish counts as the
+    other one, since the language is not known. Of a sentence of symbols alone the emoji are kept.
 
     Examples:
         >>> normalise_sentence("Zwei Männer –  draußen,im T-Shirt!")
         'zwei männer draußen im t shirt'
+        >>> normalise_sentence("赤い 円、四角。")
+        '赤い円四角'
     """
     small = lowered(plain_characters(text), "").replace("ı", "i")
     words = small.translate(_SPACES).split()
-    return " ".join(words or (sign for sign in small if unicodedata.category(sign) == "So"))
+    whole = " ".join(words or (sign for sign in small if unicodedata.category(sign) == "So"))
+    return whole if whole.isascii() else _BETWEEN.sub("", whole)
 
 
 def sentence_hash(text: str) -> int:

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from data.characters import plain_characters
 from data.errors import BadLines, DataError
 from data.language_codes import CALLED, LANGUAGE_NAMES
 from data.lines import read_text
@@ -178,7 +179,7 @@ def is_picture_name(cell: str) -> bool:
 
 def is_missing(cell: str) -> bool:
     """Does a cell hold nothing, or what programs write for nothing (`NA`, `null`)?"""
-    return cell.strip().lower() in _NOTHING
+    return plain_characters(cell).strip().lower() in _NOTHING
 
 
 def captions_in(cell: str) -> list[str]:

@@ -16,6 +16,7 @@ from tokenizers.trainers import BpeTrainer
 
 from data.characters import lowered, plain_characters
 from data.errors import DataError
+from data.language_codes import UNSPACED
 from data.processes import in_parallel
 from data.reading import Words, words_read
 from data.segmentation import PACKAGES, segment
@@ -23,8 +24,6 @@ from data.sentences import normalise_sentence
 
 PADDING, BEGIN, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-UNSPACED = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "yue", "zh"])
-"""Written without spaces between words: a letter with its marks is a word, if no segmenter finds them."""
 CHARACTERS, WORDS = "characters", "words"
 _CHUNK = 10_000  # sentences that a process tokenises at a time, in about two seconds
 MAX_TOKENS = 100  # sentences are cut here (mmt-retrieval, section 4.2)
@@ -32,7 +31,9 @@ _LONG, _START = 3, "▁"  # letters of a sub-word that says what it means; befor
 
 _MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.category(mark).startswith("M"))
 _JOINERS = "\u200c\u200d"  # inside Persian and Indic words
-_CLOSING = re.compile(r" (?=[।॥،؛؟։။၊។])")  # before signs that close a part of a sentence and that Moses does not know
+_CLOSING = re.compile(r" (?=[।॥،؛؟։။၊។۔።፣፤፥፧])")  # before signs that close a part of a sentence
+_WITH_APOSTROPHES = frozenset(["az", "be", "br", "ca", "oc", "tr", "uk", "uz"])  # inside words; Moses knows en, fr, it
+_APOSTROPHE = re.compile(r"(?<=\w) ?' ?(?=\w)")
 _AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\x7f]) | (?=[^\x00-\x7f])")
 _LETTER = rf"\S[{_MARKS}{_JOINERS}]*"
 _PIECES = re.compile(rf"[a-z0-9]+|{_LETTER}")
@@ -60,6 +61,8 @@ def tokenize(text: str, language: str) -> str:
 def _cased(text: str, language: str) -> str:
     """`tokenize` without lower-casing."""
     normalizer, tokenizer, _ = _moses(language)
+    if language in UNSPACED:
+        text = text.replace("\u200b", "")  # where a line may end
     text = normalizer.normalize(plain_characters(text))
     tokens: str = tokenizer.tokenize(text, escape=False, return_str=True)
     return " ".join(tokens.split())  # its rule for a last full stop in quotes leaves more spaces
@@ -128,6 +131,8 @@ def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[l
 
 def detokenize(text: str, language: str) -> str:
     """Undo Moses tokenisation (not the lower-casing)."""
+    if language in _WITH_APOSTROPHES:
+        text = _APOSTROPHE.sub("'", text)
     text = _CLOSING.sub("", _moses(language)[2].detokenize(text.split()))
     return joined(text) if language in ("ja", "yue", "zh") else text
 

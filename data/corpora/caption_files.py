@@ -15,14 +15,14 @@ TEXT = ".txt"
 LANGUAGE_CODE = "*"
 """What stands for the code of a language in the name of a table a language: `captions.*.tsv`."""
 _COLUMNS = {PICTURE, LANGUAGE, SPLIT, OTHER}
-_PLAIN, _REGION = r"[A-Za-z]{2,3}", r"[-_][A-Za-z]{2,4}"
+_PLAIN, _REGION = r"[A-Za-z]{2,3}", r"[-_](?:[A-Za-z]{2,4}|[0-9]{3})"
 _CODES = [rf"(?<![A-Za-z]){code}(?![A-Za-z])" for code in (_PLAIN, _PLAIN + _REGION)]
 _ENDINGS = r"(\.(tsv|csv|txt|token))?(\.gz)?$"
 
 
 def is_code(language: str) -> bool:
-    """May a language be called so: `en`, `de`?"""
-    return re.fullmatch("[a-z]{2,3}", language) is not None
+    """Is it how a corpus calls a language: `en`, `de`, of three letters (`gsw`) where it has none of two?"""
+    return language_called(language) == language
 
 
 def require_columns(columns: Sequence[str]) -> None:

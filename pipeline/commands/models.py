@@ -78,7 +78,7 @@ def rerank_translations(
     lists_features: Annotated[Path | None, typer.Option(help="further features of --lists")] = None,
     use: Annotated[str, typer.Option(help="features that are weighted, name,name …; all if none are given")] = "",
     seeds: Annotated[int, typer.Option(help="tunings (seeds 1, 2 …); the best re-ranks")] = 5,
-    language: Annotated[str | None, typer.Option(help="of the translations; needed for ja, zh and th")] = None,
+    language: Annotated[str | None, typer.Option(help="of the translations; needed for those without spaces")] = None,
     output: Annotated[
         Path | None, typer.Option(help="file for the best translations, a sentence a line; default: scores alone")
     ] = None,

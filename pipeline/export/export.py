@@ -103,20 +103,23 @@ def up_to_date(graph: Graph) -> ExportedModel:
     """
     folder = model_of(graph.recipe, graph.workspace)
     try:
-        chosen, reranker = chosen_row(graph), trained_reranker(graph)
+        made = _made_of(graph, chosen_row(graph))
     except RecipeError as error:
         if not (folder / ABOUT).is_file():
             raise
         raise RecipeError(f"{error}; or take {folder}, a model of earlier data or settings, as it is: run this command "
                           f"again with --model {shlex.quote(str(folder))}") from None  # fmt: skip
-    translators = {job.name: job.key for job in exported_translators(graph, chosen)}
-    wanted = (chosen.job.key, translators, None if reranker is None else reranker.job.key)
     with suppress(RecipeError):
-        about = read_about(folder)
-        held = about.get("key"), about.get("translators"), (about.get("reranker") or {}).get("key")
-        if held == wanted and (CASING in about["files"] or not translators):
+        if read_about(folder).get("made") == made:
             return ExportedModel.load(folder)
     return export(graph, folder)
+
+
+def _made_of(graph: Graph, chosen: Row) -> dict[str, str]:
+    """The jobs whose files a model has, and when they were finished: run again, one may leave other weights."""
+    rows = [chosen, *([] if (second := trained_reranker(graph)) is None else [second])]
+    jobs = [*exported_translators(graph, chosen), *(job for row in rows for job in (row.job, *row.trained))]
+    return {f"{job.name} {job.key}": graph.workspace.manifest(job)["finished"] for job in jobs}
 
 
 def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: str | None = None) -> ExportedModel:
@@ -206,8 +209,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     if (reranker := trained_reranker(graph)) is not None:
         second = {
             "name": f"{recipe.vse.reranker['model']}, {reranker.name}", "languages": languages_of(recipe, reranker),
-            "first_k": reranker.job.settings["first_k"], "key": reranker.job.key,
-            "test": workspace.manifest(reranker.job)["metrics"]["test"],
+            "first_k": reranker.job.settings["first_k"], "test": workspace.manifest(reranker.job)["metrics"]["test"],
         }  # fmt: skip
         (half / RERANKER).mkdir()
         second_job = reranker.trained[0]
@@ -231,8 +233,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     about = {
         "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
         "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
-        "translators": {job.name: job.key for job in translators},
-        "without_regions": graph.of_translators.recipe.mmt.without_regions,
+        "made": _made_of(graph, chosen), "without_regions": graph.of_translators.recipe.mmt.without_regions,
         "reranker": second, "license": license_id,
         "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
     }  # fmt: skip

@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from data.languages import in_its_script
 from data.reading import Reading
+from data.text import CHARACTERS, spaced
 from data.text_inputs import WordVocabulary
 from modules.search.shards import ShardedIndex
 from pipeline.engine.artifacts import read_json
@@ -123,9 +125,17 @@ def sampled(count: int) -> list[int]:
 
 
 def _words(exported: ExportedModel, language: str) -> list[str]:
-    """The words that queries are drawn from; none for a model that reads sub-words."""
-    words = exported.text.words_of(language) if isinstance(exported.text, WordVocabulary) else {}
-    return [word for word in words if any(map(str.isalnum, word))]
+    """The words that queries are drawn from, in the script of the language; none for a model that reads sub-words.
+
+    Languages may share a vocabulary. Where one is written without spaces, a word of another is no word but letters.
+    """
+    if not isinstance(text := exported.text, WordVocabulary):
+        return []
+    words = [word for word in text.words_of(language) if any(map(str.isalnum, word))]
+    return [
+        word for word in words
+        if in_its_script(word, [language]) and (text.by != CHARACTERS or " " not in spaced(word, language))
+    ]  # fmt: skip
 
 
 def _best(exported: ExportedModel, index: ShardedIndex, language: str, words: Sequence[str]) -> list[list[float]]:

@@ -12,12 +12,11 @@ from typing import Any
 
 from data.captions import SPLITS
 from data.corpora import Corpus
-from data.corpora.caption_files import is_code
 from data.corpora.registry import CORPORA
 from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings
 from data.findings import OTHER_LANGUAGE, Finding
-from data.language_codes import ISO_639_1
+from data.language_codes import ISO_639_1, require_language
 from data.pictures import is_written, unfit_name
 from data.report import data_report
 from pipeline.engine.console import command, counted, info, status
@@ -82,7 +81,10 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
     whole = source if source.startswith(HUB) else str(Path(source).absolute())
     if reason := unfit_name(whole):  # no recipe can name it
         raise RecipeError(f"{whole!r}: {reason}; rename the folder")
-    if wrong := [code for code in options.languages if not is_code(code) or (len(code) == 2 and code not in ISO_639_1)]:
+    options = replace(options, languages=[require_language(name, "--languages") for name in options.languages])
+    if options.to is not None:
+        options = replace(options, to=require_language(options.to, "--to"))
+    if wrong := [code for code in options.languages if len(code) == 2 and code not in ISO_639_1]:
         raise RecipeError(f"--languages: {wrong[0]!r}; expected codes like en or de (ISO 639), with commas between")
     output = _output(source, options)
     with ExitStack() as undo:
@@ -102,8 +104,6 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
 def _target(options: InitOptions, languages: Sequence[str]) -> str:
     """The language of synthetic captions, if there are to be some; RecipeError if options of it contradict."""
     target, named = options.to or ("de" if languages != ["de"] else "en"), " and ".join(languages)
-    if not is_code(target):
-        raise RecipeError(f"--to: {target!r}; expected the code of a language, like de")
     if options.to in languages:
         raise RecipeError(f"--to: captions are in {named} already; name another language, or leave --to out")
     if options.translator not in (None, NONE) and len(languages) > 1 and options.to is None:

@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.text import UNSPACED, SubWords, tokenize, words_of
+from data.characters import lowered
+from data.language_codes import UNSPACED
+from data.text import SubWords, tokenize, words_of
 from modules.metrics.translation import ambiguity_scores, translation_scores
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, reads_pictures
@@ -48,9 +50,9 @@ def evaluate_translator(
             continue
         translations = best_of_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings, memory=memory)
         of_twins = [*zip(rows, translations, strict=True)] if split == "twins" else []
-        references = [row[pairs.target] for row in rows]
+        references = [lowered(row[pairs.target], pairs.target) for row in rows]
         scores = translation_scores(
-            [translation.text for translation in translations], references,
+            [lowered(translation.text, pairs.target) for translation in translations], references,
             [translation.tokens for translation in translations],
             [words_of(text, pairs.target) for text in references], pairs.target in UNSPACED,
         )  # fmt: skip

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import torch
 
 from data.captions import read_pairs
-from data.text import BEGIN, END, PADDING, UNSPACED, JointBPE, tokenize_all
+from data.characters import lowered
+from data.language_codes import UNSPACED
+from data.text import BEGIN, END, PADDING, JointBPE, tokenize_all
 from data.translation import TranslationData
 from modules.metrics.translation import surface_bleu
 from modules.training.translation import Translation
@@ -250,7 +252,7 @@ class _Training:
             network, phase.learning_rate, phase.warmup, phase.steps, settings.label_smoothing, BEGIN, END,
             agreement=phase.r_drop,
         )  # fmt: skip
-        module.reference = pairs.texts(pairs.target, "val", captions=alike)
+        module.reference = [lowered(text, pairs.target) for text in pairs.texts(pairs.target, "val", captions=alike)]
         module.decode = lambda tokens: bpe.decode(tokens, pairs.target)
         module.bleu = surface_bleu(pairs.target in UNSPACED)
         if "start" in inputs:

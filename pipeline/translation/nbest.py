@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.characters import lowered
 from data.errors import DataError
+from data.language_codes import UNSPACED, require_language
 from data.lines import read_lines
 from data.nbest import Candidate, nbest_lines, read_nbest
-from data.text import UNSPACED
 from modules.metrics.intervals import Difference
 from modules.metrics.surface_scores import BLEU_MEASURE, SURFACE_MEASURES, SurfaceMeasure
 from modules.metrics.translation import by_image, paired_gain
@@ -43,19 +44,20 @@ class Lists:
 
     @classmethod
     def of(
-        cls, lists: Sequence[Sequence[Candidate]], references: Sequence[str], characters: bool, use: Sequence[str] = ()
-    ) -> "Lists":
-        """Lists of candidates, with some of their features or (none named) all."""
+        cls, lists: Sequence[Sequence[Candidate]], references: Sequence[str], language: str | None,
+        use: Sequence[str] = (),
+    ) -> "Lists":  # fmt: skip
+        """Lists of candidates in a language, with some of their features or (none named) all; texts in lower case."""
         names = list(use or lists[0][0].features)
         values = padded(
             [[[candidate.features[name] for name in names] for candidate in candidates] for candidates in lists]
         )
         return cls(
-            [[candidate.text for candidate in candidates] for candidates in lists],
+            [[lowered(candidate.text, language or "") for candidate in candidates] for candidates in lists],
             values,
             names,
-            references,
-            characters,
+            [lowered(reference, language or "") for reference in references],
+            language in UNSPACED,
         )
 
     def only(self, names: Sequence[str]) -> "Lists":
@@ -231,9 +233,9 @@ def rerank_translations(
     """
     if not 1 <= seeds <= _MOST_SEEDS:
         raise RecipeError(f"rerank-translations: --seeds is {seeds}; expected 1 to {_MOST_SEEDS}")
-    characters = language in UNSPACED
-    candidates, learned = lists_of(development, use, characters)
-    to_rerank, applied = (candidates, learned) if test is None else lists_of(test, use or learned.names, characters)
+    language = None if language is None else require_language(language, "rerank-translations: --language")
+    candidates, learned = lists_of(development, use, language)
+    to_rerank, applied = (candidates, learned) if test is None else lists_of(test, use or learned.names, language)
     if list(applied.names) != list(learned.names):
         applied = applied.only(learned.names)
     tuning = tuned(learned, range(1, seeds + 1))
@@ -246,13 +248,13 @@ def rerank_translations(
         write_output(output, text, "rerank-translations: --output")
 
 
-def lists_of(files: ListFiles, use: Sequence[str], characters: bool) -> tuple[list[list[Candidate]], Lists]:
+def lists_of(files: ListFiles, use: Sequence[str], language: str | None) -> tuple[list[list[Candidate]], Lists]:
     """The candidates of a set, and their texts, features and references.
 
     Args:
         files: where they are.
         use: names of the features that are kept; empty: all.
-        characters: BLEU counts characters.
+        language: of the translations; None: not known.
 
     Raises:
         DataError: a file is missing or wrong, references are of another length, or there is no feature of a name in
@@ -263,7 +265,7 @@ def lists_of(files: ListFiles, use: Sequence[str], characters: bool) -> tuple[li
     if files.references is not None and len(references) != len(lists):
         raise DataError(f"{files.references}: {len(references)} references, but {files.lists} has candidates of "
                         f"{len(lists)} sentences; expected a reference for each")  # fmt: skip
-    return lists, Lists.of(lists, references, characters, use)
+    return lists, Lists.of(lists, references, language, use)
 
 
 def _show(where: Path, lists: Lists, tuning: Tuning, seeds: int) -> None:

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from data.nbest import Candidate, nbest_lines, read_nbest
 from data.slots import parse_group
-from data.text import UNSPACED
 from modules.translators.mira import MiraSettings
 from pipeline.engine.artifacts import read_rows
 from pipeline.engine.job import Job
@@ -171,7 +170,7 @@ def read_lists(folder: Path, split: str, target: str) -> tuple[Lists, list[str]]
     """
     table = read_rows(folder / f"{split}.parquet", ["reference", "image_id"]).to_pydict()
     lists = read_nbest(folder / f"{split}.lists", len(table["reference"]))
-    return Lists.of(lists, table["reference"], target in UNSPACED), table["image_id"]
+    return Lists.of(lists, table["reference"], target), table["image_id"]
 
 
 def ablation_job(recipe: Recipe, lists: Job) -> Job:

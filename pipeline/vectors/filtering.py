@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from data.captions import Caption
+from data.characters import lowered
 from data.languages import language_evidence
 from data.regions import RegionStore
 from modules.metrics.translation import sentence_chrf
@@ -130,7 +131,8 @@ def _by_back_translation(
         settings.trainer, kept=folder / "checkpoints",
         memory=TranslationMemory(folder, translator_identity(inputs["translator"])),
     )  # fmt: skip
-    return sentence_chrf([best.text for best, *_ in back], [human.text for human in humans])
+    texts = ([best.text for best, *_ in back], [human.text for human in humans])
+    return sentence_chrf(*([lowered(text, humans[0].language) for text in side] for side in texts))
 
 
 def _write_scores(

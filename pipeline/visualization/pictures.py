@@ -30,9 +30,9 @@ _OTHER_FONTS = [
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans CJK KR", "IPAexGothic", "WenQuanYi Zen Hei", "Hiragino Sans",
     "PingFang SC", "Apple SD Gothic Neo", "Yu Gothic", "Microsoft YaHei", "Malgun Gothic", "Leelawadee UI",
     "Nirmala UI", *(f"Noto Sans {script}" for script in (
-        "Bengali", "Devanagari", "Ethiopic", "Gujarati", "Gurmukhi", "Kannada", "Khmer", "Lao", "Malayalam", "Myanmar",
-        "Oriya", "Sinhala", "Tamil", "Telugu", "Thai",
-    )),
+        "Arabic", "Armenian", "Bengali", "Devanagari", "Ethiopic", "Georgian", "Gujarati", "Gurmukhi", "Hebrew",
+        "Kannada", "Khmer", "Lao", "Malayalam", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu", "Thai",
+    )), "Noto Naskh Arabic", "Noto Serif Armenian", "Noto Serif Georgian", "Noto Serif Hebrew",
 ]  # fmt: skip
 """Of Debian, macOS and Windows."""
 
@@ -143,16 +143,30 @@ def write_line(sheet: Image.Image, at: tuple[float, float], text: str, colour: s
 
 
 def _runs(text: str, size: int = _SIZE) -> list[tuple[str, Any]]:
-    """Text in pieces, each with a font that has all its letters."""
-    glyphs = (_glyph(letter, size) for letter in unicodedata.normalize("NFC", text))
+    """Text in pieces, each with a font that has all its letters.
+
+    Signs, spaces and vowel marks are in the font of the letter before them: the full stop of an Arabic sentence stands
+    at its left end.
+    """
+    glyphs: list[tuple[str, Any]] = []
+    for letter in unicodedata.normalize("NFC", text):
+        before = glyphs[-1][1] if glyphs else None
+        stays = before is not None and not letter.isalnum() and _has(before, letter)
+        glyphs.append((letter, before) if stays else _glyph(letter, size))
     return [("".join(glyph for glyph, _ in run), font) for font, run in groupby(glyphs, key=lambda glyph: glyph[1])]
+
+
+@lru_cache(maxsize=4096)
+def _has(font: Any, letter: str) -> bool:
+    """Is it drawn in another way than what stands for any missing letter?"""
+    return bytes(font.getmask(letter)) != bytes(font.getmask("\ue123"))
 
 
 @lru_cache(maxsize=4096)
 def _glyph(letter: str, size: int = _SIZE) -> tuple[str, Any]:
     """A letter and the first font that has it; a letter that none has loses its accents, or is a question mark."""
     for font in _fonts(size):
-        if bytes(font.getmask(letter)) != bytes(font.getmask("\ue123")):  # what stands for any missing letter
+        if _has(font, letter):
             return letter, font
     plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
     return plain or {"ß": "ss", "œ": "oe", "→": "->"}.get(letter, "?"), _fonts(size)[-1]
@@ -178,5 +192,5 @@ def _fonts(size: int) -> list[Any]:
             fonts.append(ImageFont.truetype(io.BytesIO(web.read(face)), size, layout_engine=ImageFont.Layout.BASIC))
     for file in installed_fonts().values():
         with suppress(OSError):
-            fonts.append(ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC))
+            fonts.append(ImageFont.truetype(file, size))  # joins letters and places marks, if Pillow has raqm
     return [*fonts, ImageFont.load_default(size)]

@@ -31,6 +31,12 @@ def test_words_are_written_as_in_the_captions(text: str, source: str, expected: 
     assert Casing.learn(CAPTIONS).apply(text, source) == expected
 
 
+def test_names_keep_their_capital_in_turkish() -> None:
+    casing = Casing.learn(["Bir Irmak ve İzmir", "bir kız ile"], "tr")
+    assert casing.apply("bir kız ingrid ile", "A girl with Ingrid") == "Bir kız Ingrid ile"
+    assert casing.apply("ırmak ve izmir", "x") == "Irmak ve İzmir"
+
+
 def test_first_words_and_captions_in_capitals_teach_nothing() -> None:
     assert Casing.learn(CAPTIONS).forms == ["Ball", "Hund", "Hunde", "T-Shirt", "ein", "einen", "fängt", "rollt", "und"]
     assert Casing.learn(["ein Ball", "ein ball", "ein ball"]).forms == ["ball"]

@@ -3,7 +3,7 @@
 import pytest
 
 from data.language_codes import NLLB
-from data.languages import detect_languages, language_name
+from data.languages import detect_languages, language_name, language_of
 
 ENGLISH = ["a dog runs on the beach", "two children are playing in the garden", "a man in a red shirt stands there"]
 GERMAN = ["ein Hund rennt am Strand", "zwei Kinder spielen im Garten", "ein Mann im roten Hemd steht dort"]
@@ -30,6 +30,12 @@ def test_languages_of_captions(captions: list[str], languages: list[str]) -> Non
     found = detect_languages(captions)
     assert found.sure
     assert found.languages == languages
+
+
+@pytest.mark.parametrize("languages", [["ja", "en"], ["en", "th"], ["th", "zh", "de", "en"]])
+def test_a_word_of_another_script_is_read_as_one_of_a_language_with_spaces(languages: list[str]) -> None:
+    assert language_of("лев", languages) in ("en", "de")
+    assert language_of("лев", ["ja", "th"]) in ("ja", "th")
 
 
 @pytest.mark.parametrize("captions", [[], ["12", "!"], ["a photo"] * 24, ["a photo", "image"] * 100, ["IMG", "DSC"]])

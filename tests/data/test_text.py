@@ -231,6 +231,19 @@ def test_tokens_have_one_space_between_them(text: str) -> None:
     assert tokenize(text, "en") == " ".join(tokenize(text, "en").split())
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("istanbul'da bir kedi var.", "tr"), ("м'яч лежить.", "uk"), ("l'home és a l'esquerra.", "ca"),
+     ("یہ سرخ ہے۔", "ur"), ("ቀይ ነው።", "am")],
+)  # fmt: skip
+def test_apostrophes_inside_words_and_full_stops_are_joined_again(text: str, language: str) -> None:
+    assert detokenize(tokenize(text, language), language) == text
+
+
+def test_where_a_line_of_thai_may_end_is_no_space() -> None:
+    assert tokenize("วงกลม\u200bสีแดง", "th") == tokenize("วงกลมสีแดง", "th")
+
+
 def test_words_are_characters_where_no_spaces_are_written() -> None:
     assert words_of("两只狗看 TV!", "zh") == "两 只 狗 看 tv !"
     assert words_of("Zwei Hunde, im Park", "de") == tokenize("Zwei Hunde, im Park", "de")

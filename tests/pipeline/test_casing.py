@@ -5,10 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from data.text import JointBPE
+from pipeline.engine.artifacts import read_manifest, write_manifest
 from pipeline.errors import RecipeError
-from pipeline.export.export import up_to_date
+from pipeline.export.export import chosen_row, up_to_date
 from pipeline.export.exported_model import ExportedModel
 from pipeline.graph import Graph
 from tests.pipeline.test_exported_model import rewritten
@@ -49,7 +51,7 @@ def without_capitals(model: Path) -> Path:
     """An exported model as it was before there were any."""
     (model / "casing.json").unlink()
     about = json.loads((model / "model.json").read_text(encoding="utf-8"))
-    del about["files"]["casing.json"]
+    del about["files"]["casing.json"], about["made"]
     (model / "model.json").write_text(json.dumps(about), encoding="utf-8")
     return model
 
@@ -68,6 +70,18 @@ def test_such_a_model_of_a_recipe_is_exported_again(tiny: Tiny, tmp_path: Path) 
     assert (up_to_date(graph).folder / "model.json").stat().st_ino == before, "nothing lacks"
     without_capitals(folder)
     assert (up_to_date(graph).folder / "casing.json").is_file()
+
+
+def test_a_model_that_was_trained_again_is_exported_again(tiny: Tiny, tmp_path: Path) -> None:
+    own = tiny.without(tmp_path, "nothing")
+    graph = Graph(own.recipe(), own.workspace)
+    before, trained = up_to_date(graph).fingerprint, own.workspace.folder(chosen_row(graph).trained[0])
+    weights = {name: tensor + 1 for name, tensor in load_file(trained / "weights.safetensors").items()}
+    save_file(weights, trained / "weights.safetensors")
+    assert up_to_date(graph).fingerprint == before
+    about = read_manifest(trained)
+    write_manifest(trained, about | {"finished": "2099-01-01T00:00:00Z"})  # as `vse --force` does
+    assert up_to_date(graph).fingerprint != before
 
 
 def test_capitals_of_another_form_are_refused_in_a_line(exported: ExportedModel, tmp_path: Path) -> None:

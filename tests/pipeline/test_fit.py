@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from data.reading import Words, reading_of
+from data.text_inputs import WordVocabulary
 from modules.search.index import VectorIndex
 from modules.search.shards import ShardedIndex
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.fit import FITS, Fit, Fits, _neighbours, sampled
+from pipeline.gallery.fit import FITS, Fit, Fits, _neighbours, _words, sampled
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
@@ -48,6 +50,14 @@ def test_a_share_is_of_random_queries_of_as_many_words() -> None:
     assert higher(Words(1, []), 0.2, "de") is None
     assert fits.of_picture(0.15) == Fit(0.5, picture=True)
     assert Fits({}, []).of_picture(0.1) is None
+
+
+def test_random_queries_are_of_words_in_the_script_of_their_language() -> None:
+    vocabulary = WordVocabulary(["<pad>", "<unk>", "red", "kırmızı", "赤", "い", "أحمر", "2"])
+    of = SimpleNamespace(text=vocabulary)
+    assert {language: _words(of, language) for language in ("ja", "ar", "tr")} == {
+        "ja": ["赤", "い", "2"], "ar": ["أحمر", "2"], "tr": ["red", "kırmızı", "2"]
+    }  # fmt: skip
 
 
 def test_only_what_does_not_fit_is_said() -> None:

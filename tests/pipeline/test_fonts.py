@@ -32,6 +32,11 @@ def test_a_letter_of_another_script_is_drawn_by_a_font_that_is_installed(another
     assert pictures._glyph(SIGN)[0] == SIGN
 
 
+def test_signs_stay_in_the_font_of_the_letter_before_them(another_font, monkeypatch) -> None:
+    monkeypatch.setattr(pictures, "_has", lambda font, letter: letter != SIGN or font is pictures._fonts(15)[-2])
+    assert [run for run, _ in pictures._runs(f"ab, c {SIGN}. d")] == ["ab, c ", f"{SIGN}. ", "d"]
+
+
 def test_a_text_without_spaces_is_cut_between_letters() -> None:
     lines = [text for text, _ in wrap("左に青い箱があります。" * 6, 200)]
     assert len(lines) > 2

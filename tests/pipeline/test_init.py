@@ -73,7 +73,8 @@ def test_a_tsv_in_two_languages_with_splits_needs_no_translator(tmp_path: Path, 
     other = tmp_path / "other"
     line = refused(other, capsys, str(tmp_path / "mine"), "--to", "de")
     assert re.search("--to: captions are in (en and de|de and en) already", line)
-    assert "expected the code of a language" in refused(other, capsys, str(tmp_path / "mine"), "--to", "German")
+    assert "captions are in" in refused(other, capsys, str(tmp_path / "mine"), "--to", "German")
+    assert "'Martian' is no language" in refused(other, capsys, str(tmp_path / "mine"), "--to", "Martian")
     line = refused(other, capsys, str(tmp_path / "mine"), "--translator", "some/name")
     assert "name another language by --to" in line
 
@@ -274,8 +275,11 @@ def test_languages_that_cannot_be_told_are_said_and_can_be_set(tmp_path: Path, c
     assert 'languages: ["en"]   # could not be told' in (tmp_path / "mine.yaml").read_text()
     assert run(tmp_path, "init", "mine", *options, "--languages", "cs", "--force") == 0
     assert "30 Czech, 1 a picture" in capsys.readouterr().out
-    for wrong in ("Czech", "xx"):
+    for wrong in ("Martian", "xx"):
         assert run(tmp_path, "init", "mine", *options, "--languages", wrong, "--force") == 1
-        assert f"--languages: {wrong!r}; expected codes like en or de" in capsys.readouterr().err
+        assert re.search(f"--languages: {wrong!r}.* expected (a code|codes) like en or de", capsys.readouterr().err)
+    for written in ("ces", "Czech", "cs-CZ"):  # a corpus calls it by two letters
+        assert run(tmp_path, "init", "mine", *options, "--languages", written, "--force") == 0
+        assert 'languages: ["cs"]' in (tmp_path / "mine.yaml").read_text()
     for rare in ("bo", "tlh"):
         assert run(tmp_path, "init", "mine", *options, "--languages", rare, "--force") == 0

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.nbest import read_nbest
+from data.nbest import Candidate, read_nbest
 from pipeline.cli import main
+from pipeline.translation.nbest import Lists, compare
 from tests.modules.test_mira import separable
 
 pytestmark = pytest.mark.whole
@@ -29,6 +30,29 @@ def write_set(folder: Path, name: str, seed: int) -> tuple[list[str], list[str]]
     (folder / f"{name}.lists").write_text("".join(f"{line}\n" for line in lines))
     (folder / f"{name}.de").write_text("".join(f"{line}\n" for line in best))
     return best, first
+
+
+@pytest.mark.parametrize("language", ["ja", "Japanese", "jpn", "ja-JP"])
+def test_a_language_may_be_written_in_several_ways(tmp_path: Path, language: str, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dev.ref").write_text("".join(f"赤い円が{number}個あります。\n" for number in range(20)))
+    lines = [
+        f"{number} ||| {text} ||| a= {value} ||| 0\n"
+        for number in range(20) for value, text in ((1, f"赤い円が{number}個あります。"), (0, "犬"))
+    ]  # fmt: skip
+    Path("dev.lists").write_text("".join(lines))
+    command = ["rerank-translations", "--tune", "dev.lists", "--references", "dev.ref", "--language"]
+    assert main([*command, language]) == 0
+    assert "100.0" in capsys.readouterr().out.split("BLEU", 1)[1].splitlines()[0]
+    assert main([*command, "nonsense"]) == 1
+    assert "--language: 'nonsense' is no language" in capsys.readouterr().err
+
+
+def test_turkish_is_compared_by_its_own_small_letters() -> None:
+    said, wanted = "solda ince kırmızı bir daire var .", "Solda İnce KIRMIZI bir daire var ."
+    lists = Lists.of([[Candidate(said, {"a": 1.0})]], [wanted], "tr")
+    scored = compare({"it": [lists.texts[0]]}, lists.references, None, False, 10)
+    assert [one.value for one in scored] == pytest.approx([100, 100, 0])  # BLEU, chrF, TER
 
 
 @pytest.fixture
