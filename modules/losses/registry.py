@@ -147,7 +147,9 @@ class RankingLoss(nn.Module):
             return sum_of_hinges_loss(similarity, positives, negatives, self.margin, links)
         if self.kind == "sigmoid":
             return sigmoid_loss(similarity, positives, negatives, self.log_scale.exp(), self.bias)
-        scale = self.bounded_scale().exp()
+        scale = self.bounded_scale().exp() if self.kind in CONTRASTIVE else similarity.new_ones(())
         if self.kind == "infonce":
             return contrastive_loss(similarity, positives, negatives, scale)
-        return one_to_k_loss(similarity, positives, negatives, scale)
+        if self.kind == "one-to-k":
+            return one_to_k_loss(similarity, positives, negatives, scale)
+        raise ModelError(f"loss {self.kind!r} is in LOSSES, but RankingLoss.forward does not compute it")

@@ -1,5 +1,6 @@
 """Base classes and registry of retrieval models."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
@@ -329,8 +330,11 @@ def register(name: str) -> Callable[[M], M]:
     """Return a decorator that registers a retrieval model under the name used in recipes.
 
     Raises:
-        ModelError: another class has this name. (If a module is reloaded, its class replaces the old one.)
+        ModelError: the name cannot be that of a file, or another class has it. (If a module is reloaded, its class
+            replaces the old one.)
     """
+    if re.fullmatch(r"[a-z0-9][a-z0-9+_-]*", name) is None:
+        raise ModelError(f"retrieval model {name!r}: expected a name of small letters, digits, + and -")
 
     def add(kind: M) -> M:
         """Register the class."""

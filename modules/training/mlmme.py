@@ -38,4 +38,4 @@ class MlmmeTraining(Retrieval):
             languages = len(model.languages)
             term = between_captions(pairs, model.caption_similarity, self.loss_of_captions, languages)
             losses["between_captions"] = (1 - model.beta) * model.each_pair * term
-        return losses | model.auxiliary_losses(batch, pairs)
+        return self.with_auxiliary(losses, batch, pairs)

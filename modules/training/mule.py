@@ -56,7 +56,7 @@ class MuleTraining(Retrieval):
             losses["neighbours_joint"] = model.neighbours * self._neighbours(pairs)
         if model.classifier:
             losses["language"] = self._language(of_universal)
-        return losses | model.auxiliary_losses(batch, pairs)
+        return self.with_auxiliary(losses, batch, pairs)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """In pre-training, leave what does not learn to the optimiser as if it had never been there."""

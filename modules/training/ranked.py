@@ -8,11 +8,14 @@ import torch
 from torch import Tensor
 
 from modules.distributed import sum_over_ranks
+from modules.errors import ModelError
+from modules.losses.pairs import Pairs
 from modules.metrics.retrieval import RetrievalRanks
 from modules.retrieval_models.base import Batch, RetrievalModel
 from modules.search.encodings import Encoding, Encodings, Similarity
 from modules.search.ranking import RetrievalMetric, block_similarity, ranks_by_score
 from modules.training.base import TrainedModule
+from modules.training.encoding_checks import check_model
 
 
 class RankedModule(TrainedModule):
@@ -38,6 +41,7 @@ class RankedModule(TrainedModule):
         self.ranks: dict[str, RetrievalRanks] = {}
         self.scores: dict[str, Tensor] | None = None
         self.folds: Sequence[Tensor] = ()
+        self._checked = False
         self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
 
     @abstractmethod
@@ -53,6 +57,25 @@ class RankedModule(TrainedModule):
     def main_epoch(self) -> int:
         """The number of epochs since the end of the model's pre-training, from 0; below 0 in pre-training."""
         return self.current_epoch - self.model.pretrain_epochs
+
+    def with_auxiliary(self, losses: dict[str, Tensor], batch: Batch, pairs: Pairs) -> dict[str, Tensor]:
+        """Return losses of a step by name, and the model's auxiliary ones.
+
+        Raises:
+            ModelError: one of these has the name of another loss, or is no scalar.
+        """
+        further = self.model.auxiliary_losses(batch, pairs)
+        for name, loss in further.items():
+            if name in losses or not isinstance(loss, Tensor) or loss.dim():
+                what = "the name of another loss" if name in losses else "expected a tensor of one number"
+                raise ModelError(f"{type(self.model).__name__}.auxiliary_losses: {name!r}: {what}")
+        return losses | further
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Check the model by the first batch: `check_model`."""
+        if not self._checked:
+            self._checked = True
+            check_model(self.model, batch)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add encodings of images and human captions to the metric of each language."""

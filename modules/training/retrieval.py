@@ -220,7 +220,7 @@ class Retrieval(RankedModule):
             similarity, languages = self.model.caption_similarity, len(self.model.languages)
             term = between_captions(own, similarity, self.loss_of_captions, languages)
             losses["between_captions"] = self.hparams["caption_loss"] * term
-        return losses | self.model.auxiliary_losses(batch, pairs)
+        return self.with_auxiliary(losses, batch, pairs)
 
     def teaching_losses(self, pairs: Pairs) -> dict[str, Tensor]:
         """Return the losses of sentences without pictures, and the ranking loss of the others; none without a teacher.

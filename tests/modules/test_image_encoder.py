@@ -142,6 +142,7 @@ def test_gxn_moves_it_by_captions_and_ranking(
 
     monkeypatch.setattr(ImageEncoder, "forward", forward)
     monkeypatch.setattr(GxnTraining, "_update", watched)
+    module._checked = True  # which encodes some images before the first step
     trainer = make_trainer(1, limit_train_batches=1, limit_val_batches=0)
     trainer.fit(module, corpus.data())
     assert moved == moves
