@@ -73,6 +73,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
     findings = [
         *(find_in_regions(captions, regions) if regions is not None else ()),
         *_picture_findings(corpus),
+        *_repeated_ids(captions),
         *_images_in_two_splits(captions),
         *_leaking_pairs(corpus),
         *_missing_captions(captions),
@@ -163,6 +164,12 @@ def _pictures_in_two_splits(corpus: Corpus) -> Iterator[Finding]:
     yield from _in_two("error", "one picture in two splits", "pictures", {
         first: (of, " = ".join(of.values())) for first, of in alike.items()
     })  # fmt: skip
+
+
+def _repeated_ids(captions: Sequence[Caption]) -> Iterator[Finding]:
+    count = Counter((caption.split, caption.caption_id) for caption in captions)
+    repeated = [caption_id for (_, caption_id), times in count.items() if times > 1]
+    yield from _some("error", "captions with the id of another caption", "captions", repeated)
 
 
 def _images_in_two_splits(captions: Sequence[Caption]) -> Iterator[Finding]:

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from datasets import Dataset as Table
 from numpy.typing import NDArray
-from torch.utils.data import Sampler
 
 from data.captions import types_of
 from data.errors import DataError
 from data.slots import Slot
-from data.translation import share
+from data.translation import OfRank, share
 
 Visit = tuple[int, ...]
 """One image in a batch: the numbers of the captions that come with it."""
@@ -20,7 +19,7 @@ Visits = NDArray[np.int64]
 """(V, K): the visits of V images by a group that draws K captions."""
 
 
-class MixedBatches(Sampler[list[Visits]]):
+class MixedBatches(OfRank):
     """Training batches that groups of slots fill in equal shares (half human, half synthetic, for two groups).
 
     In a pass over a group each image is visited as often as its captions fill the group's slots, in an order drawn by
@@ -54,8 +53,9 @@ class MixedBatches(Sampler[list[Visits]]):
         self, captions: Table, groups: Sequence[tuple[Slot, ...]], batch_size: int, seed: int,
         steps: int | None = None, rank: int = 0, world_size: int = 1,
     ) -> None:  # fmt: skip
+        super().__init__()
         self.groups, self.batch_size, self.seed = list(groups), batch_size, seed
-        self.rank, self.world_size, self.epoch = rank, world_size, 0
+        self.rank, self.world_size = rank, world_size
         if batch_size < len(self.groups) * world_size:
             raise DataError(
                 f"batch_size is {batch_size}, for {len(self.groups)} caption groups on {world_size} devices; "
@@ -69,10 +69,6 @@ class MixedBatches(Sampler[list[Visits]]):
             sum(self._share(number, step) for number in range(len(self.groups))) for step in range(len(self.groups))
         ]
         self.steps = steps or math.ceil(sum(self._visits) / min(batch_size, max(in_turn)))
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration draws; Lightning calls it."""
-        self.epoch = epoch
 
     def __len__(self) -> int:
         return self.steps
@@ -215,7 +211,7 @@ def _permutations(generator: np.random.Generator, sizes: NDArray[np.int64]) -> N
     return flat
 
 
-class Everything(Sampler[list[Visit]]):
+class Everything(OfRank):
     """Every image of a split once, with all its captions; ranks take turns, and nothing is padded.
 
     A rank that gets none, where there are fewer images than ranks, takes the first one too: it must take part when all
@@ -229,6 +225,7 @@ class Everything(Sampler[list[Visit]]):
     """
 
     def __init__(self, captions: Table, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
+        super().__init__()
         of_image: dict[str, list[int]] = defaultdict(list)
         for number, image_id in enumerate(captions["image_id"][:]):
             of_image[image_id].append(number)

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler
 
 from data.device_regions import DeviceRegions, Place
 from data.images import open_picture
@@ -99,7 +99,20 @@ class SentenceBatches(Dataset):
         return batch
 
 
-class TokenBatches(Sampler[list[int]]):
+class OfRank(DistributedSampler[Any]):
+    """A sampler that gives the batches of one rank: what Lightning does not share out once more.
+
+    By default its trainer would let each rank take a part of any other sampler.
+
+    Attributes:
+        epoch: that the next iteration draws; Lightning sets it by `set_epoch`.
+    """
+
+    def __init__(self) -> None:  # all that the class above has is a share of a data set
+        self.epoch = 0
+
+
+class TokenBatches(OfRank):
     """Lists of sentences of like length, about `batch_tokens` padded tokens each, the same at any number of ranks.
 
     An *epoch* is `steps` batches of an endless stream of shuffled passes over the data, so that training is
@@ -117,14 +130,10 @@ class TokenBatches(Sampler[list[int]]):
     def __init__(
         self, lengths: NDArray[np.int64], batch_tokens: int, steps: int, seed: int, rank: int = 0, world_size: int = 1
     ) -> None:
+        super().__init__()
         self.lengths, self.batch_tokens, self.steps, self.seed = lengths, batch_tokens, steps, seed
         self.rank, self.world_size = rank, world_size
-        self.epoch = 0
         self._pass = lru_cache(maxsize=2)(self._make_pass)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration draws; Lightning calls it."""
-        self.epoch = epoch
 
     def __len__(self) -> int:
         return self.steps
@@ -151,7 +160,7 @@ class TokenBatches(Sampler[list[int]]):
         return [batches[place] for place in generator.permutation(len(batches))]
 
 
-class InOrder(Sampler[list[int]]):
+class InOrder(OfRank):
     """Every sentence once, longest first, in batches of about `batch_tokens` padded tokens; ranks take turns.
 
     A rank that gets none takes the longest one too: it must take part when all ranks gather their translations.
@@ -168,6 +177,7 @@ class InOrder(Sampler[list[int]]):
         self, lengths: NDArray[np.int64], batch_tokens: int, rank: int = 0, world_size: int = 1,
         done: Collection[int] = (),
     ) -> None:  # fmt: skip
+        super().__init__()
         ordered = (-lengths).argsort(kind="stable").tolist()
         batches = cut(ordered[rank::world_size] or ordered[:1], lengths, batch_tokens)
         self.batches = [batch for batch in batches if not all(number in done for number in batch)] or batches[-1:]

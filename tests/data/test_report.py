@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,12 @@ def test_images_without_regions_are_errors_and_regions_without_captions_are_not(
     ]
     assert [finding.examples for finding in report.findings] == [["x"], ["b (line 2)"]]
     assert data_report(captions, [], None).findings == []
+
+
+def test_two_captions_with_one_id_are_an_error() -> None:
+    one, other = caption("a", "first of a", "train"), caption("a", "second of a", "train")
+    report = data_report([one, replace(other, caption_id=one.caption_id)], [], None)
+    assert found(report) == [("error", "captions with the id of another caption", "captions", 1)]
 
 
 def test_an_image_in_two_splits_is_an_error() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from torch.utils.data import DistributedSampler
 
 from data.caption_batches import CaptionBatches
 from data.captions import Caption, read_captions, write_captions
@@ -16,6 +17,7 @@ from data.regions import RegionStore, write_regions
 from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
 from data.tokens import Tokens
+from data.translation import InOrder, TokenBatches
 
 IMAGES = [f"i{number:02}" for number in range(10)]
 EN, DE, FR = Slot("en", "human"), Slot("de", "mmt:en-de"), Slot("fr", "human")
@@ -67,6 +69,11 @@ def kind(table: Dataset, number: int) -> str:
 
 def kinds(table: Dataset, batch: list[tuple[int, ...]]) -> Counter:
     return Counter(kind(table, number) for visit in batch for number in visit)
+
+
+def test_lightning_shares_nothing_out_that_is_of_one_rank_already() -> None:
+    kinds = {MixedBatches, Everything, TokenBatches, InOrder}
+    assert all(issubclass(kind, DistributedSampler) for kind in kinds)  # by which its trainer knows them
 
 
 def epoch(table: Dataset, groups, number: int = 0, **settings) -> list[list[tuple[int, ...]]]:
