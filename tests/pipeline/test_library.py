@@ -1,5 +1,6 @@
 """`import bildwort`: the public names, and what they do in one call."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,3 +63,12 @@ def test_what_is_no_query_is_refused(used: Tiny) -> None:
                              ("a", 2.5, "2.5 pictures are wanted; expected a whole number")):  # fmt: skip
         with pytest.raises(bildwort.RecipeError, match=said):
             gallery.search(query, top=top)
+
+
+def test_the_trainer_of_one_s_own_on_the_site_trains(tiny: Tiny, tmp_path: Path, monkeypatch, capsys) -> None:
+    page = (ROOT / ".docs/pages/python.md").read_text(encoding="utf-8")
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "pl.Trainer" in block]
+    monkeypatch.chdir(tmp_path)
+    assert block.count("artifacts/jobs/corpus/KEY") == block.count("max_epochs=3") == 1
+    exec(block.replace("artifacts/jobs/corpus/KEY", str(tiny.job("corpus"))).replace("max_epochs=3", "max_epochs=1"))
+    assert "torch.Size([1, 1, 64])" in capsys.readouterr().out
