@@ -34,7 +34,7 @@ KNOWN_HEADINGS = " and ".join(f"{kind} (or {', '.join(HEADINGS[kind][1:])})" for
 _NAMES = "|".join(map(str.lower, LANGUAGE_NAMES.values()))
 _CAPTIONS = re.compile(
     r"(?:alt_?)?(?:caption|text|sentence|description|comment|raw)s?"
-    r"(?:[ _.-]?(\d+|[a-z]+|[a-z]{2,3}(?:[_-][a-z]{2,4})+))?"
+    r"(?:[ _.-]?(\d+|[a-z]+|[a-z]{2,3}(?:[_-](?:[a-z]{2,4}|\d{3}))+))?"
     rf"|([a-z]{{2}}(?:-(?:[a-z]{{2}}|[a-z]{{4}}))?|(?:{_NAMES})(?: \([a-z ]+\))?)"
 )
 _LANGUAGES = {called: code for called, code in CALLED.items() if called != "id"}  # which numbers things

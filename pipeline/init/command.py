@@ -200,7 +200,11 @@ def _check(found: Found, corpus: Corpus) -> None:
                 f"{where}: no picture is for {what}; give some the split {split}, or leave all splits out"
             )
     if errors := data_report(replace(corpus, pictures={}), None).errors:
-        raise DataError(f"{where}: {_worst(errors)}; correct the data first")
+        worst, read = _worst(errors), ",".join(found.languages.languages) if found.languages else ""
+        if read and OTHER_LANGUAGE.partition("{")[0] in worst:
+            raise DataError(f"{where}: {worst}; all captions were taken for {read}: if others are right, name all "
+                            "languages by --languages, else correct the data")  # fmt: skip
+        raise DataError(f"{where}: {worst}; correct the data first")
 
 
 def _worst(errors: Sequence[Finding]) -> str:

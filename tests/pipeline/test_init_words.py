@@ -39,3 +39,14 @@ def test_pictures_without_captions_are_made_searchable(tmp_path: Path, capsys: p
     write_tsv(tmp_path / "captions.tsv", names)
     assert run(tmp_path, "init", "mine", "--captions", "captions.tsv", *OPTIONS, "--force") == 0
     assert "--pictures" not in capsys.readouterr().out
+
+
+def test_where_languages_were_detected_the_message_says_so(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    texts = [f"A brown dog runs along the beach in the evening, for the {k}th time" for k in range(len(names))]
+    texts[-2:] = ["starší muž v červené košili stojí večer na pláži", "dvě malé děti si spolu hrají na zelené zahradě"]
+    write_tsv(tmp_path / "mine" / "captions.tsv", dict(zip(names, texts, strict=True)))
+    line = refused(tmp_path, capsys, "mine", *OPTIONS)
+    assert "sentences that seem to be in 'cs' (2×: " in line
+    assert line.endswith("taken for en: if others are right, name all languages by --languages, else correct the data")
+    assert run(tmp_path, "init", "mine", *OPTIONS, "--languages", "en,cs") == 0
