@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # takes a second to import
 HUMAN = "human"
 SPLITS = ("train", "val", "test")
 TRAINING_SPLITS = ("train", "translation")  # retrieval trains on the first; translators may read both
+ALL_SPLITS = {*SPLITS, *TRAINING_SPLITS, "twins"}  # the last are pairs of pictures of one sentence
 _SPLIT = re.compile(r"(?:(?P<train>train|restval)|(?P<val>val|dev)|(?P<test>test))\S*", re.IGNORECASE)
 
 

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from data.captions import TRAINING_SPLITS, Caption, Pair
+from data.captions import ALL_SPLITS, SPLITS, TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
 from data.images import unreadable
-from data.language_codes import UNSPACED
+from data.language_codes import UNSPACED, language_called
 from data.languages import CERTAIN, foreign_evidence
 from data.pictures import copies_of
 from data.regions import RegionStore
@@ -73,7 +73,7 @@ def find(corpus: Corpus, regions: RegionStore | None) -> list[Finding]:
     findings = [
         *(find_in_regions(captions, regions) if regions is not None else ()),
         *_picture_findings(corpus),
-        *_repeated_ids(captions),
+        *_names(captions),
         *_images_in_two_splits(captions),
         *_leaking_pairs(corpus),
         *_missing_captions(captions),
@@ -166,10 +166,14 @@ def _pictures_in_two_splits(corpus: Corpus) -> Iterator[Finding]:
     })  # fmt: skip
 
 
-def _repeated_ids(captions: Sequence[Caption]) -> Iterator[Finding]:
-    count = Counter((caption.split, caption.caption_id) for caption in captions)
-    repeated = [caption_id for (_, caption_id), times in count.items() if times > 1]
-    yield from _some("error", "captions with the id of another caption", "captions", repeated)
+def _names(captions: Sequence[Caption]) -> Iterator[Finding]:
+    """Ids that several captions have; splits and languages that nobody reads."""
+    ids = Counter((one.split, one.caption_id) for one in captions).items()
+    twice = [name for (_, name), times in ids if times > 1]
+    yield from _some("error", "captions with the id of another caption", "captions", twice)
+    codes = {language for language in {one.language for one in captions} if language_called(language) == language}
+    odd = [one.caption_id for one in captions if not (one.language in codes and one.split in ALL_SPLITS)]
+    yield from _some("error", f"captions whose split is not {', '.join(SPLITS)}, or language no code", "captions", odd)
 
 
 def _images_in_two_splits(captions: Sequence[Caption]) -> Iterator[Finding]:

@@ -77,6 +77,12 @@ def test_images_without_regions_are_errors_and_regions_without_captions_are_not(
     assert data_report(captions, [], None).findings == []
 
 
+def test_splits_and_languages_that_nobody_reads_are_errors() -> None:
+    captions = [caption("a", "first of a", "validation"), caption("b", "first of b", "train", language="english")]
+    what = "captions whose split is not train, val, test, or language no code"
+    assert found(data_report(captions, [], None)) == [("error", what, "captions", 2)]
+
+
 def test_two_captions_with_one_id_are_an_error() -> None:
     one, other = caption("a", "first of a", "train"), caption("a", "second of a", "train")
     report = data_report([one, replace(other, caption_id=one.caption_id)], [], None)
