@@ -89,7 +89,7 @@ def language_called(name: str) -> str | None:
     written = _IN_BRACKETS.sub("", name.casefold())
     code = re.split("[-_]", written)[0]
     known = CALLED.get(written) or CALLED.get(code)
-    return known or (code if code.isascii() and code.isalpha() and len(code) <= 3 else None)
+    return known or (code if code.isascii() and code.isalpha() and len(code) in (2, 3) else None)
 
 
 def require_language(name: str, option: str) -> str:

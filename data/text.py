@@ -32,8 +32,14 @@ _LONG, _START = 3, "▁"  # letters of a sub-word that says what it means; befor
 _MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.category(mark).startswith("M"))
 _JOINERS = "\u200c\u200d"  # inside Persian and Indic words
 _CLOSING = re.compile(r" (?=[।॥،؛؟։။၊។۔።፣፤፥፧])")  # before signs that close a part of a sentence
-_WITH_APOSTROPHES = frozenset(["az", "be", "br", "ca", "oc", "tr", "uk", "uz"])  # inside words; Moses knows en, fr, it
 _APOSTROPHE = re.compile(r"(?<=\w) ?' ?(?=\w)")
+_INSIDE_WORDS = {
+    **dict.fromkeys(["br", "ca", "oc"], re.compile(r"(?<=\b[lsdnmtcj]) ?' ?(?=\w)|(?<=\bqu) ?' ?(?=\w)")),
+    **dict.fromkeys(["be", "uk"], re.compile(r"(?<=\w) ?' ?(?=[яюєїеёі])")),
+    **dict.fromkeys(["az", "tr"], re.compile(r"(?<=\w) ?' ?(?=(?:[ny]?[ıiuüaeə]n?|[dt][aeə]n?|l[aeə]r?)\b)")),
+    "uz": re.compile(r"(?<=[og]) ?' ?(?=\w)"),
+}
+"""Language → an apostrophe inside a word, where a sentence may hold quotations too; Moses knows those of en, fr, it."""
 _AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\x7f]) | (?=[^\x00-\x7f])")
 _LETTER = rf"\S[{_MARKS}{_JOINERS}]*"
 _PIECES = re.compile(rf"[a-z0-9]+|{_LETTER}")
@@ -131,8 +137,9 @@ def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[l
 
 def detokenize(text: str, language: str) -> str:
     """Undo Moses tokenisation (not the lower-casing)."""
-    if language in _WITH_APOSTROPHES:
-        text = _APOSTROPHE.sub("'", text)
+    if language in _INSIDE_WORDS:
+        alone = text.split().count("'") == 1  # and no mark of a quotation
+        text = (_APOSTROPHE if alone else _INSIDE_WORDS[language]).sub("'", text)
     text = _CLOSING.sub("", _moses(language)[2].detokenize(text.split()))
     return joined(text) if language in ("ja", "yue", "zh") else text
 

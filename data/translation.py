@@ -171,14 +171,16 @@ class InOrder(OfRank):
         rank: which process this is.
         world_size: of how many.
         done: numbers of sentences; batches that hold no other ones are left out, all but the last.
+        known: numbers of sentences that are in no batch, unless there are no others.
     """
 
     def __init__(
         self, lengths: NDArray[np.int64], batch_tokens: int, rank: int = 0, world_size: int = 1,
-        done: Collection[int] = (),
+        done: Collection[int] = (), known: Collection[int] = (),
     ) -> None:  # fmt: skip
         super().__init__()
-        ordered = (-lengths).argsort(kind="stable").tolist()
+        everything = (-lengths).argsort(kind="stable").tolist()
+        ordered = [number for number in everything if number not in known] or everything[-1:]
         batches = cut(ordered[rank::world_size] or ordered[:1], lengths, batch_tokens)
         self.batches = [batch for batch in batches if not all(number in done for number in batch)] or batches[-1:]
 
@@ -243,11 +245,12 @@ class TranslationData(pl.LightningDataModule):
 
 def in_order_loader(
     sentences: Sentences, regions: RegionStore | None, batch_tokens: int, rank: int = 0, world_size: int = 1,
-    done: Collection[int] = (),
+    done: Collection[int] = (), known: Collection[int] = (),
 ) -> DataLoader:  # fmt: skip
     """Every sentence once in batches of like length, shared out among the ranks without repetition; see `InOrder`."""
     lengths = np.array([len(sentence) for sentence in sentences.source])
-    return loader(SentenceBatches(sentences, regions), InOrder(lengths, batch_tokens, rank, world_size, done), 0)
+    batches = InOrder(lengths, batch_tokens, rank, world_size, done, known)
+    return loader(SentenceBatches(sentences, regions), batches, 0)
 
 
 def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:

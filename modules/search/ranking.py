@@ -91,8 +91,7 @@ def exact_ranks(
         captions: encodings of C captions.
         caption_image: (C,) row of each caption's image.
         block: number of images and of captions in one block, which limits memory in addition to the encodings.
-        tolerance: a score lower than the right answer's by at most this share of it counts as a tie; where it
-            is small, at most this share of the highest right answer's, or of 1 if that is above.
+        tolerance: a score lower than the right answer's by at most this share of it (or of 1) counts as a tie.
 
     Raises:
         ModelError: a score is not finite, or a link is not the row of an image.
@@ -109,8 +108,7 @@ def exact_ranks(
     captions, links = captions.select(order), caption_image[order]
     positives = _positive_scores(similarity, images, captions, links, block)
     best = best_captions(positives, links, len(images))
-    smallest = positives.abs().max().clamp(max=1) if len(positives) else 1.0  # scores may all be far below 1
-    text_floor, image_floor = (scores - tolerance * scores.abs().clamp(min=smallest) for scores in (positives, best))
+    text_floor, image_floor = (scores - tolerance * scores.abs().clamp(min=1) for scores in (positives, best))
     by_text, by_image = torch.zeros_like(links), links.new_zeros(len(images))
     for rows, columns, scores in block_similarity(similarity, images, captions, block):
         require_finite(scores, torch.arange(len(images))[rows], order[columns])

@@ -1,6 +1,6 @@
 """Checks of a retrieval model before its first training step: what would train, and be ranked in another way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
 
@@ -104,7 +104,9 @@ def _require_score(model: RetrievalModel, name: str, images: Encoding, captions:
     if tuple(scores.shape) != wanted or not bool(scores.isfinite().all()):
         raise ModelError(f"{name}.similarity returns {_shown(scores)} of {wanted[0]} images and {wanted[1]} captions; "
                          f"expected finite scores {wanted}")  # fmt: skip
-    if model.score == "inner product" and not _close(inner_product(images[0][:, 0], captions[0][:, 0]), scores):
+    ranked, own = (one - one.mean() for one in (inner_product(images[0][:, 0], captions[0][:, 0]), scores))
+    factor = float((own * ranked).sum() / (ranked * ranked).sum().clamp(min=1e-30))  # a temperature changes no rank
+    if model.score == "inner product" and not (_close(factor * ranked, own) and (factor > 0 or not own.any())):
         raise ModelError(f"{name}.similarity is not the inner product of the vectors, by which they are ranked; set "
                          f"{name}.score = \"vectors\", or put it into the vectors")  # fmt: skip
 
@@ -118,11 +120,11 @@ def _shown(tensor: Tensor) -> str:
 
 
 def _require_registered(model: nn.Module, name: str) -> None:
-    """Refuse layers and parameters in plain lists and dicts, which are neither trained nor saved."""
-    known = {*map(id, model.modules()), *map(id, model.parameters())}
+    """Refuse parameters to train in plain lists and dicts, which are neither trained nor saved."""
+    known = {*map(id, model.parameters())}
     for part in model.modules():
         for attribute, value in vars(part).items():
-            if not attribute.startswith("_") and any(id(each) not in known for each in _learned(value)):
+            if any(id(each) not in known for each in _learned(value)):
                 raise ModelError(
                     f"{name}: {type(part).__name__}.{attribute} is a plain {type(value).__name__} with layers or "
                     "parameters, which are not trained and not saved; take nn.ModuleList, nn.ModuleDict or "
@@ -130,10 +132,12 @@ def _require_registered(model: nn.Module, name: str) -> None:
                 )
 
 
-def _learned(value: object) -> Iterator[object]:
-    if isinstance(value, Sequence | Mapping) and not isinstance(value, str):
-        values = value.values() if isinstance(value, Mapping) else value
-        yield from (each for each in values if isinstance(each, nn.Module | nn.Parameter))
+def _learned(value: object) -> Iterator[nn.Parameter]:
+    """The parameters to train in a list, tuple or dict, and in what it holds."""
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        own = each.parameters() if isinstance(each, nn.Module) else [each] if isinstance(each, nn.Parameter) else ()
+        yield from (parameter for parameter in own if parameter.requires_grad)
+        yield from _learned(each)
 
 
 @contextmanager

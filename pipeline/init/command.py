@@ -81,7 +81,8 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
     whole = source if source.startswith(HUB) else str(Path(source).absolute())
     if reason := unfit_name(whole):  # no recipe can name it
         raise RecipeError(f"{whole!r}: {reason}; rename the folder")
-    options = replace(options, languages=[require_language(name, "--languages") for name in options.languages])
+    codes = dict.fromkeys(require_language(name, "--languages") for name in options.languages)
+    options = replace(options, languages=[*codes])
     if options.to is not None:
         options = replace(options, to=require_language(options.to, "--to"))
     if wrong := [code for code in options.languages if len(code) == 2 and code not in ISO_639_1]:

@@ -71,8 +71,8 @@ def translate_all(
     synthesis = Synthesis(translator.eval(), search, BEGIN, END, n_best)
     with_text_alone = translator.regions is None and not reads_pictures(translator) and isinstance(search, BeamSettings)
     memory = memory if with_text_alone and world == 1 else None
-    if memory is not None:
-        synthesis.found = memory.recall(source, search, n_best, settings.precision)
+    known = {} if memory is None else memory.recall(source, search, n_best, settings.precision)
+    synthesis.found = dict(known)
     for callback in keeping:
         synthesis.found |= callback.read(rank, world)
         callback.written = len(synthesis.found)
@@ -80,7 +80,7 @@ def translate_all(
     regions = regions if translator.regions is not None else None
     sentences = Sentences(source, None, image_ids, other_ids, pictures)
     batch_tokens *= _times(translator, trainer, batch_tokens)
-    loader = in_order_loader(sentences, regions, batch_tokens, rank, world, synthesis.found)
+    loader = in_order_loader(sentences, regions, batch_tokens, rank, world, synthesis.found, known)
     with stopping():
         trainer.predict(synthesis, loader, return_predictions=False)
     hypotheses = dict(gather_objects(list(synthesis.found.items()), world))
@@ -208,9 +208,11 @@ class TranslationMemory:
             _key(sentence): json.dumps([asdict(hypothesis) for hypothesis in hypotheses[number]])
             for number, sentence in enumerate(source)
         }
-        if self._file.is_file():
+        with suppress(RecipeError):  # there is none, or one that a stop damaged
             rows = dict(self._rows(self._file)) | rows
-        pq.write_table(pa.table({"source": list(rows), "translations": list(rows.values())}), self._file)
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.table({"source": list(rows), "translations": list(rows.values())}), buffer)
+        write_atomically(self._file, buffer.getvalue().to_pybytes())
 
     @staticmethod
     def _rows(path: Path) -> Iterator[tuple[str, str]]:
@@ -224,14 +226,15 @@ def _key(sentence: Sequence[int]) -> str:
 
 
 def translator_identity(folder: Path) -> str:
-    """What names a finished translator: its key, or what `identity_of_pretrained` gives.
+    """What names a finished translator: its key and when it was finished, or what `identity_of_pretrained` gives.
 
     Raises:
         RecipeError: its manifest is damaged.
     """
     about = read_manifest(folder)
     network = about["settings"].get(PRETRAINED)
-    return str(about["key"]) if network is None else identity_of_pretrained(network, folder)
+    own = f"{about['key']} {about['finished']}"  # with --force, another run has the same key
+    return own if network is None else identity_of_pretrained(network, folder)
 
 
 def identity_of_pretrained(network: Mapping[str, Any], folder: Path) -> str:

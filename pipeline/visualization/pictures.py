@@ -145,15 +145,20 @@ def write_line(sheet: Image.Image, at: tuple[float, float], text: str, colour: s
 def _runs(text: str, size: int = _SIZE) -> list[tuple[str, Any]]:
     """Text in pieces, each with a font that has all its letters.
 
-    Signs, spaces and vowel marks are in the font of the letter before them: the full stop of an Arabic sentence stands
-    at its left end.
+    It is one piece if a font has all of it, so that words from right to left stand in their order. Else signs, spaces
+    and vowel marks are in the font of the letter before them; the pieces of a line from right to left are turned round.
     """
+    text = unicodedata.normalize("NFC", text)
+    if (whole := next((font for font in _fonts(size) if all(_has(font, letter) for letter in text)), None)) is not None:
+        return [(text, whole)]
     glyphs: list[tuple[str, Any]] = []
-    for letter in unicodedata.normalize("NFC", text):
+    for letter in text:
         before = glyphs[-1][1] if glyphs else None
         stays = before is not None and not letter.isalnum() and _has(before, letter)
         glyphs.append((letter, before) if stays else _glyph(letter, size))
-    return [("".join(glyph for glyph, _ in run), font) for font, run in groupby(glyphs, key=lambda glyph: glyph[1])]
+    runs = [("".join(glyph for glyph, _ in run), font) for font, run in groupby(glyphs, key=lambda glyph: glyph[1])]
+    first = next((kind for kind in map(unicodedata.bidirectional, text) if kind in ("L", "R", "AL")), "L")
+    return runs if first == "L" else runs[::-1]
 
 
 @lru_cache(maxsize=4096)

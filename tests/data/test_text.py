@@ -233,8 +233,11 @@ def test_tokens_have_one_space_between_them(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "language"),
-    [("istanbul'da bir kedi var.", "tr"), ("м'яч лежить.", "uk"), ("l'home és a l'esquerra.", "ca"),
-     ("یہ سرخ ہے۔", "ur"), ("ቀይ ነው።", "am")],
+    [
+        ("istanbul'da bir kedi var.", "tr"), ("istanbul'da 'dur' yazıyor.", "tr"), ("levhada 'dur' yazıyor.", "tr"),
+        ("м'яч лежить.", "uk"), ("напис 'стоп' тут.", "uk"), ("м'яч і п'ять 'слів'.", "uk"),
+        ("l'home és a l'esquerra.", "ca"), ("diu 'stop' i prou.", "ca"), ("یہ سرخ ہے۔", "ur"), ("ቀይ ነው።", "am"),
+    ],
 )  # fmt: skip
 def test_apostrophes_inside_words_and_full_stops_are_joined_again(text: str, language: str) -> None:
     assert detokenize(tokenize(text, language), language) == text

@@ -112,6 +112,10 @@ def test_batches_of_what_is_done_are_left_out_and_the_others_stay_as_they_are(wo
     done = {*whole[0], *whole[2], *whole[3][:1]}
     assert InOrder(LENGTHS, TOKENS, 0, world, done).batches == [whole[1], *whole[3:]]
     assert InOrder(LENGTHS, TOKENS, 0, world, range(len(LENGTHS))).batches == whole[-1:]
+    known = set(range(0, len(LENGTHS), 2))  # of most batches some
+    batches = [InOrder(LENGTHS, TOKENS, rank, world, known, known).batches for rank in range(world)]
+    assert sorted(chain(*chain(*batches))) == list(range(1, len(LENGTHS), 2))
+    assert len(InOrder(LENGTHS, TOKENS, 0, world, (), range(len(LENGTHS))).batches[0]) == 1
 
 
 @pytest.fixture

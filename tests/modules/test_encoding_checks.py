@@ -61,6 +61,24 @@ class Learned(VSE):
         return -super().similarity(images, captions)
 
 
+class Hot(VSE):
+    """Its score has a temperature, and a teacher that stays as it is."""
+
+    def __init__(self, **common: Any) -> None:
+        super().__init__(**common)
+        self.temperature = nn.Parameter(torch.tensor(2.0))
+        self.teachers = (nn.Linear(2, 2).requires_grad_(False),)
+
+    def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
+        return self.temperature.exp() * super().similarity(images, captions) - 0.5
+
+
+class Nested(VSE):
+    def __init__(self, **common: Any) -> None:
+        super().__init__(**common)
+        self._extra = {"more": [nn.Linear(2, 2)]}
+
+
 class Misnamed(VSE):
     score = "dot"  # type: ignore[assignment]
 
@@ -89,6 +107,7 @@ def returning(change: Callable[[Tensor, Tensor], Any]) -> type[RetrievalModel]:
         (ByChance, r"ByChance.encode_images: the first of 3 has another vector than alone"),
         (Learned, r"Learned.similarity is not the inner product of the vectors.*set Learned.score = \"vectors\""),
         (Misnamed, r"Misnamed.score is 'dot'; expected one of inner product, vectors, sets"),
+        (Nested, r"Nested._extra is a plain dict with layers"),
         (Listed, r"Listed.extra is a plain list with layers.*nn.ModuleList"),
         (returning(lambda vectors, mask: vectors[:, 0]), r"encode_images returns a Tensor; expected vectors \(N"),
         (returning(lambda vectors, mask: (vectors[:, 0], mask)), r"returns \(3, 8\) of float32 and a mask"),
@@ -120,6 +139,10 @@ def test_a_right_model_passes_and_stays_as_it_was(name: str) -> None:
     assert model.training
     assert not part.training
     assert all(torch.equal(tensor, state[key]) for key, tensor in model.state_dict().items())
+
+
+def test_a_temperature_and_a_frozen_teacher_are_right() -> None:
+    check_model(plain(Hot), batch())
 
 
 @pytest.mark.parametrize(

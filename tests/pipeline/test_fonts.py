@@ -33,8 +33,19 @@ def test_a_letter_of_another_script_is_drawn_by_a_font_that_is_installed(another
 
 
 def test_signs_stay_in_the_font_of_the_letter_before_them(another_font, monkeypatch) -> None:
-    monkeypatch.setattr(pictures, "_has", lambda font, letter: letter != SIGN or font is pictures._fonts(15)[-2])
+    other = pictures._fonts(15)[-2]
+    monkeypatch.setattr(
+        pictures, "_has", lambda font, letter: letter in f"{SIGN}. " if font is other else letter != SIGN
+    )
     assert [run for run, _ in pictures._runs(f"ab, c {SIGN}. d")] == ["ab, c ", f"{SIGN}. ", "d"]
+    assert [run for run, _ in pictures._runs(f"{SIGN}. ")] == [f"{SIGN}. "]
+
+
+def test_the_pieces_of_a_line_from_right_to_left_are_turned_round(another_font, monkeypatch) -> None:
+    other = pictures._fonts(15)[-2]
+    monkeypatch.setattr(pictures, "_has", lambda font, letter: (letter in "שלום ") == (font is other))
+    assert [run for run, _ in pictures._runs("שלום abc")] == ["abc", "שלום "]
+    assert [run for run, _ in pictures._runs("abc שלום")][0].startswith("abc")
 
 
 def test_a_text_without_spaces_is_cut_between_letters() -> None:

@@ -11,11 +11,18 @@ from torch import nn
 
 from modules.training.translation import Synthesis
 from modules.translators.beam import BeamSettings, Hypothesis
+from pipeline.engine.artifacts import read_manifest, write_manifest
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.translation import translating as kept_translations
 from pipeline.translation.evaluation import read_translations
-from pipeline.translation.translating import KeptTranslations, Translated, TranslationMemory, translate_all
+from pipeline.translation.translating import (
+    KeptTranslations,
+    Translated,
+    TranslationMemory,
+    translate_all,
+    translator_identity,
+)
 from pipeline.translation.translator_files import load_translator
 from tests.pipeline.tiny import Tiny
 
@@ -116,7 +123,7 @@ def test_a_memory_knows_what_the_same_translator_has_translated_in_the_same_way(
         memory = TranslationMemory(jobs_folder(tmp_path, name), translator)
         steps[:] = [-1]
         found = translate_all(
-            network, bpe, sentences, [None] * len(sentences), None, "de", BeamSettings(beam), 12, settings, 2,
+            network, bpe, sentences, [None] * len(sentences), None, "de", BeamSettings(beam), 200, settings, 2,
             kept=tmp_path / name, memory=memory,
         )  # fmt: skip
         assert sum(steps[1:]) == max(1, len(sentences) - memory.recalled)  # Lightning needs a batch
@@ -129,8 +136,25 @@ def test_a_memory_knows_what_the_same_translator_has_translated_in_the_same_way(
     assert everything[:3] == few
     turned, known = translated("c", source[::-1])
     assert (turned, known) == (everything[::-1], len(source))
+    (left,) = (tmp_path / "synthetic" / "c").iterdir()
+    (tmp_path / "synthetic" / "killed").mkdir()
+    (tmp_path / "synthetic" / "killed" / left.name).write_bytes(left.read_bytes()[:-9])
+    assert translated("g", source)[1] == len(source)
+    stopped = TranslationMemory(tmp_path / "synthetic" / "killed", "one")
+    stopped.recall(source[:1], BeamSettings(2), 2, "32-true")
+    stopped.keep(source[:1], {0: [Hypothesis([4], -1.0)]})  # in the place of the damaged one
+    assert stopped.recall(source[:1], BeamSettings(2), 2, "32-true")[0] == [Hypothesis([4], -1.0)]
+    shutil.rmtree(tmp_path / "synthetic" / "killed")
     assert translated("d", source, translator="another")[1] == translated("e", source, beam=1)[1] == 0
     (tmp_path / "synthetic" / "b").rename(tmp_path / "synthetic" / "b.before")  # what --force replaces
-    for name in ("a", "c"):
+    for name in ("a", "c", "g"):
         shutil.rmtree(tmp_path / "synthetic" / name)
     assert translated("f", source)[1] == 0
+
+
+def test_a_translator_that_was_trained_again_is_another_one(tiny: Tiny, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny.job("mt-en-de"), tmp_path / "mt-en-de"))
+    before = translator_identity(folder)
+    assert before == translator_identity(tiny.job("mt-en-de"))
+    write_manifest(folder, read_manifest(folder) | {"finished": "2099-01-01T00:00:00Z"})  # as --force does
+    assert translator_identity(folder) != before
