@@ -45,7 +45,7 @@ def test_the_pieces_of_a_line_from_right_to_left_are_turned_round(another_font, 
     other = pictures._fonts(15)[-2]
     monkeypatch.setattr(pictures, "_has", lambda font, letter: (letter in "שלום ") == (font is other))
     assert [run for run, _ in pictures._runs("שלום abc")] == ["abc", "שלום "]
-    assert [run for run, _ in pictures._runs("abc שלום")][0].startswith("abc")
+    assert next(run for run, _ in pictures._runs("abc שלום")).startswith("abc")
 
 
 def test_a_text_without_spaces_is_cut_between_letters() -> None:
