@@ -27,6 +27,7 @@ class RankedModule(TrainedModule):
 
     Attributes:
         ranks: ranks of the last validation or test, by language.
+        latest: the losses of the last training step by name.
         scores: if set to a dict, the test adds its similarity matrices (I, C) by language; None (default): it does not.
         folds: image keys of each test fold; empty: no folds.
         fold_ranks: ranks of each fold of the last test, by language.
@@ -41,7 +42,7 @@ class RankedModule(TrainedModule):
         self.ranks: dict[str, RetrievalRanks] = {}
         self.scores: dict[str, Tensor] | None = None
         self.folds: Sequence[Tensor] = ()
-        self._checked = False
+        self._checked, self.latest = False, dict[str, Tensor]()
         self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
 
     @abstractmethod
@@ -76,6 +77,14 @@ class RankedModule(TrainedModule):
         if not self._checked:
             self._checked = True
             check_model(self.model, batch)
+
+    def on_validation_start(self) -> None:
+        """Name a loss of the last step that is not finite; ModelError."""
+        if wrong := [name for name, loss in self.latest.items() if not bool(loss.isfinite())]:
+            raise ModelError(
+                f"{type(self.model).__name__}: the loss {wrong[0]!r} is not finite at the end of epoch "
+                f"{self.current_epoch + 1}; lower vse.learning_rate, or look for a division or a logarithm in it"
+            )
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add encodings of images and human captions to the metric of each language."""

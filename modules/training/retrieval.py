@@ -92,8 +92,7 @@ class Retrieval(RankedModule):
         for part in self.model.modules():
             if isinstance(part, PretrainedWords | ImageEncoder) and not self._shares[type(part)]:
                 part.freeze()
-        kind = loss or self.model.loss
-        of_both = (warmup_epochs, negatives, distance)
+        kind, of_both = loss or self.model.loss, (warmup_epochs, negatives, distance)
         if type_weights is None and taught_types is not None:
             type_weights = [1.0] * len(taught_types)
         self.loss = RankingLoss(kind, margin, type_weights, *of_both)
@@ -290,6 +289,7 @@ class Retrieval(RankedModule):
 
     def log_losses(self, total: Tensor, losses: dict[str, Tensor], batch: Batch) -> None:
         """Log the losses, what the model measured, and the total number of captions on all devices."""
+        self.latest = losses
         if not self.logs_step:
             return
         self.log("train/loss", total.detach(), prog_bar=True, batch_size=1)

@@ -160,6 +160,13 @@ def test_auxiliary_losses_have_names_of_their_own_and_one_number(corpus: Corpus,
         make_trainer(1, limit_train_batches=1).fit(module, corpus.data())
 
 
+def test_a_loss_that_is_not_finite_is_named_after_the_epoch(corpus: Corpus) -> None:
+    module = corpus.module("vse")
+    module.model.auxiliary_losses = lambda batch, pairs: {"more": pairs.images[0].sum() * torch.nan}
+    with pytest.raises(ModelError, match="VSE: the loss 'more' is not finite at the end of epoch 1; lower"):
+        make_trainer(2, limit_train_batches=1).fit(module, corpus.data())
+
+
 def test_a_training_begins_with_the_check(corpus: Corpus) -> None:
     module = corpus.module("vse")
     module.model.similarity = lambda images, captions: images[0][:, 0].neg() @ captions[0][:, 0].t()
