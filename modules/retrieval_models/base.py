@@ -23,7 +23,6 @@ Compared = Literal["captions", "languages"]
 """What a loss between the captions of an image compares: any two of them, or those of two languages."""
 Score = Literal["inner product", "vectors", "sets"]
 
-
 GREEDY = BeamSettings(1)
 _NO_DECODER = "it has no decoder; train `gxn` with --vse.options.generate=[i2t]"
 _NO_GENERATOR = "it has no generator of pictures; train `gxn` with --vse.options.generate=[t2i]"
@@ -66,7 +65,7 @@ class RetrievalModel(nn.Module, ABC):
     taught: ClassVar[bool] = False
     """Does it need a teacher, another model whose space it learns?"""
     changes: ClassVar[int] = 0
-    """How often its training has changed: where it is raised, models that were trained before are trained again."""
+    """How often its training has changed: where it is raised, it is trained again."""
     languages_apart: ClassVar[bool] = False
     """Sum the ranking losses of each language's captions, instead of one loss of all captions."""
     takes_caption_loss: ClassVar[bool] = True
@@ -330,8 +329,7 @@ def register(name: str) -> Callable[[M], M]:
     """Return a decorator that registers a retrieval model under the name used in recipes.
 
     Raises:
-        ModelError: the name cannot be that of a file, or another class has it. (If a module is reloaded, its class
-            replaces the old one.)
+        ModelError: the name fits no file, or another class has it. (The class of a reloaded module replaces the old.)
     """
     if re.fullmatch(r"[a-z0-9][a-z0-9+_-]*", name) is None:
         raise ModelError(f"retrieval model {name!r}: expected a name of small letters, digits, + and -")

@@ -71,16 +71,15 @@ def kinds(table: Dataset, batch: list[tuple[int, ...]]) -> Counter:
     return Counter(kind(table, number) for visit in batch for number in visit)
 
 
-def test_lightning_shares_nothing_out_that_is_of_one_rank_already() -> None:
-    kinds = {MixedBatches, Everything, TokenBatches, InOrder}
-    assert all(issubclass(kind, DistributedSampler) for kind in kinds)  # by which its trainer knows them
+@pytest.mark.parametrize("kind", [MixedBatches, Everything, TokenBatches, InOrder])
+def test_lightning_shares_nothing_out_that_is_of_one_rank_already(kind: type) -> None:
+    assert issubclass(kind, DistributedSampler)
 
 
 def epoch(table: Dataset, groups, number: int = 0, **settings) -> list[list[tuple[int, ...]]]:
     sampler = MixedBatches(table, groups, **({"batch_size": 8, "seed": 5} | settings))
     sampler.set_epoch(number)
-    found = [visits_in(batch) for batch in sampler]
-    assert len(found) == len(sampler)
+    assert len(found := [visits_in(batch) for batch in sampler]) == len(sampler)
     return found
 
 

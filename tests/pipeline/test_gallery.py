@@ -205,9 +205,7 @@ def test_models_of_other_regions_are_refused(used: Tiny, exported: ExportedModel
         update_gallery(tmp_path / "stored", other, stored, {})
 
 
-def test_a_name_is_known_however_its_accents_are_typed_and_without_its_ending(
-    exported: ExportedModel, tmp_path: Path
-) -> None:
+def test_a_name_is_known_by_any_accents_and_without_its_ending(exported: ExportedModel, tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()
     for name in ("o\u0308.png", "e.png", "e.jpg"):
         Image.new("RGB", (60, 40), "red").save(tmp_path / "pictures" / name)
