@@ -79,7 +79,8 @@ def test_lightning_shares_nothing_out_that_is_of_one_rank_already(kind: type) ->
 def epoch(table: Dataset, groups, number: int = 0, **settings) -> list[list[tuple[int, ...]]]:
     sampler = MixedBatches(table, groups, **({"batch_size": 8, "seed": 5} | settings))
     sampler.set_epoch(number)
-    assert len(found := [visits_in(batch) for batch in sampler]) == len(sampler)
+    found = [visits_in(batch) for batch in sampler]
+    assert len(found) == len(sampler)
     return found
 
 
