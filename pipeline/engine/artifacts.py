@@ -20,6 +20,7 @@ from torch import Tensor
 from data.errors import one_line
 from pipeline.engine.console import stage_command
 from pipeline.engine.files import write_atomically
+from pipeline.engine.machine import library_versions
 from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 
@@ -65,6 +66,21 @@ def source_digest() -> str:
         for path in sorted((root / package).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def files_for_later(folder: Path, name: str, *made_by: Any) -> tuple[Path, list[Path]]:
+    """The file in which a job leaves results for later jobs that work in the same way, and those that jobs have left.
+
+    Args:
+        folder: of the job.
+        name: of the file, to which a digest of `made_by`, our code and the libraries is added before its ending.
+        made_by: all else that decides such a result; JSON values.
+    """
+    way = json.dumps([*made_by, source_digest(), library_versions()], sort_keys=True)
+    stem, ending = name.rsplit(".", 1)
+    path = folder / f"{stem}-{hashlib.sha256(way.encode()).hexdigest()[:12]}.{ending}"
+    left = sorted(folder.parents[1].glob(f"*/*/{path.name}"))
+    return path, [file for file in left if file.parent.suffix != ".before"]  # which --force replaces
 
 
 def _digest(manifest: Mapping[str, Any]) -> str:

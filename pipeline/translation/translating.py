@@ -1,6 +1,5 @@
 """Translating many sentences with a finished translator, which goes on after a stop where it was."""
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +24,8 @@ from modules.training.translation import Synthesis
 from modules.translators.beam import BeamSettings, Hypothesis
 from modules.translators.registry import Search, Searched, reads_pictures
 from pipeline.corpus.prepare import pictures_of
-from pipeline.engine.artifacts import read_json, read_manifest, read_rows, source_digest
+from pipeline.engine.artifacts import files_for_later, read_json, read_manifest, read_rows
 from pipeline.engine.files import write_atomically
-from pipeline.engine.machine import library_versions
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer, stopping
@@ -187,17 +185,15 @@ class TranslationMemory:
         self, source: Sequence[Sequence[int]], search: Search, n_best: int, precision: str
     ) -> dict[int, list[Hypothesis]]:
         """The translations that finished jobs left of these sentences (token numbers), by the sentence's number."""
-        how = [self.translator, asdict(search), n_best, precision, source_digest(), library_versions()]
-        digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()[:12]
-        self._file = self.folder / f"translations-{digest}.parquet"
+        made_by = self.translator, asdict(search), n_best, precision
+        self._file, earlier = files_for_later(self.folder, "translations.parquet", *made_by)
         wanted, known = {_key(sentence) for sentence in source}, dict[str, list[Hypothesis]]()
-        for path in sorted(self.folder.parents[1].glob(f"*/*/{self._file.name}")):
-            if path.parent.suffix != ".before":  # which --force replaces
-                with suppress(RecipeError, ValueError, TypeError):  # damaged
-                    known |= {
-                        sentence: [Hypothesis(**fields) for fields in json.loads(best)]
-                        for sentence, best in self._rows(path) if sentence in wanted
-                    }  # fmt: skip
+        for path in earlier:
+            with suppress(RecipeError, ValueError, TypeError):  # damaged
+                known |= {
+                    sentence: [Hypothesis(**fields) for fields in json.loads(best)]
+                    for sentence, best in self._rows(path) if sentence in wanted
+                }  # fmt: skip
         found = {number: known[key] for number, key in enumerate(map(_key, source)) if key in known}
         self.recalled += len(found)
         return found

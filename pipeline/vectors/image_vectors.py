@@ -21,10 +21,8 @@ from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
 from pipeline.corpus.prepare import captioned_images, pictures_of
-from pipeline.engine.artifacts import read_manifest, source_digest
+from pipeline.engine.artifacts import files_for_later
 from pipeline.engine.job import Job
-from pipeline.engine.machine import library_versions
-from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import OF_NETWORK, device_of, load_model, save_model
 from pipeline.visualization.encoded import encoded_images
@@ -38,7 +36,6 @@ REVISION = "revision.txt"
 """File of the revision of the network whose image vectors they are; empty for a folder."""
 VECTORS = "image-vectors"
 """What the names of these jobs begin with."""
-_DIGESTS = "digests.txt"  # file of the SHA-256 of each picture, a line an image
 _PART = 512  # images in a file of finished vectors
 _BATCH = 32
 
@@ -69,12 +66,13 @@ def network_job(
         paths = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
         revision, digest_of = revision_of(name) or "", digests(paths)
         content = [digest_of.get(path, "unreadable") for path in paths]
-        earlier = _earlier(folder.parent, files or name, revision)
+        listed, left = files_for_later(folder, "pictures.txt", files or name, revision, VERSION)
+        earlier = {digest: vector for file in left for digest, vector in _read_vectors(file).items()}
         known = {image: earlier[digest] for image, digest in zip(ids, content, strict=True) if digest in earlier}
         write_vectors(folder, model, reader, dict(zip(ids, paths, strict=True)), known)
         save_model(folder, DUAL, arguments, model)
         (folder / REVISION).write_text(revision, encoding="utf-8")
-        (folder / _DIGESTS).write_text("".join(f"{digest}\n" for digest in content), encoding="utf-8")
+        listed.write_text("".join(f"{digest}\n" for digest in content), encoding="utf-8")
         return {"images": len(ids), "computed": len(ids) - len(known), "dim": model.dim}
 
     settings = {"pretrained": files or name, "pictures": pictures}
@@ -155,19 +153,12 @@ def _loaded(arguments: dict[str, Any]) -> DualEncoder:
     return model
 
 
-def _earlier(jobs: Path, pretrained: str, revision: str) -> dict[str, Vector]:
-    """SHA-256 of a picture → its vector, of all that finished jobs left by the same network, code and libraries."""
-    same = (VERSION, source_digest(), library_versions())
-    found: dict[str, Vector] = {}
-    for path in sorted(jobs.glob(f"*/{_DIGESTS}")):
-        with suppress(RecipeError, DataError, OSError, ValueError, KeyError):  # unfinished, damaged, of another version
-            about = read_manifest(path.parent)
-            if about["settings"]["pretrained"] != pretrained or (path.parent / REVISION).read_text("utf-8") != revision:
-                continue
-            if (about["version"], about["source"], about["libraries"]) == same and path.parent.suffix != ".before":
-                vectors = VectorStore(path.parent).regions[:, 0]
-                found |= dict(zip(path.read_text(encoding="utf-8").split(), vectors, strict=True))
-    return found
+def _read_vectors(digests: Path) -> dict[str, Vector]:
+    """SHA-256 of a picture → its vector (H), of those that a job left; none where it is damaged."""
+    with suppress(DataError, OSError, ValueError):
+        vectors = VectorStore(digests.parent).regions[:, 0]
+        return dict(zip(digests.read_text(encoding="utf-8").split(), vectors, strict=True))
+    return {}
 
 
 def write_vectors(
