@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from modules.layers.recurrent import widen
 from modules.layers.static import is_static
+from modules.search.encodings import Encoding
 
 PART = 2**19  # elements in one tensor of a part; larger masks do not fit in a CPU's caches
 ORDER_PART = 2**18  # the same of differences of vectors, which are read more than once
@@ -24,8 +25,6 @@ PART_ON_GPU = 2**25  # larger, as a GPU waits for the launch of each part
 STORED = 2**26  # elements of all parts together; above it, parts are recomputed in the backward pass
 SMALLEST = 1e-12  # lower bound of squared lengths of contexts
 SLOPE = 0.1  # of LeakyReLU below zero
-
-Encoding = tuple[Tensor, Tensor]
 
 
 def inner_product(one: Tensor, other: Tensor) -> Tensor:

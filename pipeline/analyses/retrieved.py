@@ -23,14 +23,12 @@ from pipeline.analyses.description import Analysis, Line
 from pipeline.analyses.references import training_frequencies
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
+from pipeline.recipes.overlays import DEPTH, MEASURES
 from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, load_module
 from pipeline.retrieval.rows import Trained
 from pipeline.vectors.images import images_in, images_of
 
 VERSION = 1
-DEPTH = 5
-"""The captions at ranks 1 … 5 are scored."""
-MEASURES = ("bleu1", "bleu2", "bleu3", "bleu4", "cider")
 _ARRAYS = ("images", "captions", "cider")
 
 

@@ -17,8 +17,8 @@ from pipeline.recipes.translator_settings import CaptionerSettings
 from pipeline.recipes.typed import check_values, located, names_of, refuse_unknown, typed
 from pipeline.recipes.yaml_files import laid_over, mapping_of
 
-MEASURES_OF_CAPTIONS, DEPTH = 5, 5
-"""BLEU-1 to 4 and CIDEr-D, of the captions at ranks 1 … 5."""
+MEASURES, DEPTH = ("bleu1", "bleu2", "bleu3", "bleu4", "cider"), 5
+"""What is measured of retrieved captions: those at ranks 1 … 5."""
 _OF_ROWS = ("rows", "only", "seeds", "unseen", "first_k")
 ALONE: dict[str, Any] = {
     name: getattr(EvaluationSettings(), name) for name in names_of(EvaluationSettings) if name not in _OF_ROWS
@@ -326,7 +326,7 @@ def _check_published(table: Mapping[str, Any], figures: Any, key: str) -> None:
         value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in figures
     )
     if table.get("captions"):
-        ranks = [MEASURES_OF_CAPTIONS * rank for rank in range(1, DEPTH + 1)]
+        ranks = [len(MEASURES) * rank for rank in range(1, DEPTH + 1)]
         if not listed or len(figures) not in ranks:
             raise RecipeError(
                 f"{key}: expected BLEU-1 to 4 and CIDEr-D × 100 of the captions at rank 1, or at ranks 1 to 2, 3, 4 or "
