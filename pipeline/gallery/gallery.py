@@ -291,7 +291,11 @@ class Gallery:
         stores = {row["store"] for row in rows}
         if stores == {None}:
             return self._parts.take([row["digest"] for row in rows], "regions")
-        store = open_images(Path(next(iter(stores))))
+        place = Path(next(iter(stores)))
+        if not place.is_dir():
+            raise RecipeError(f"{self.folder}: its pictures are regions in {place}, which is not there; use the "
+                              "gallery where it was made, or index picture files (index --pictures)")  # fmt: skip
+        store = open_images(place)
         return store.take(store.rows([row["name"] for row in rows]))
 
     def _second(

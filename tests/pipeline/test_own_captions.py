@@ -1,11 +1,15 @@
 """The captions of a gallery's pictures, told apart from similar ones of other pictures; a folder without pictures."""
 
 import json
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from data.captions import read_captions
+from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
@@ -37,6 +41,20 @@ def test_a_picture_of_the_gallery_has_its_own_captions_and_similar_ones_of_other
     assert capsys.readouterr().out.splitlines()[0] == f"{hit.path} en, similar captions in the gallery:"
     assert used.main("describe", hit.name, "--json") == 0
     assert json.loads(capsys.readouterr().out)["captions"] == own
+
+
+def test_a_gallery_that_is_moved_without_the_regions_of_its_corpus_says_so(used: Tiny, tmp_path: Path) -> None:
+    moved = shutil.copytree(used.workspace.root / "tiny" / "gallery", tmp_path / "moved")
+    for path in moved.glob("generations/*/pictures.parquet"):
+        rows = pq.read_table(path)
+        gone = pa.array([str(tmp_path / "gone")] * len(rows))
+        pq.write_table(rows.set_column(rows.schema.get_field_index("store"), "store", gone), path)
+    gallery = Gallery.open(moved)
+    (hit,) = gallery.draw_pictures(1, 1)
+    with pytest.raises(
+        RecipeError, match=r"moved: its pictures are regions in .*gone, which is not there; use the gal"
+    ):
+        gallery.describe_known(hit.name)
 
 
 def test_captions_stay_with_their_pictures(used: Tiny, exported: ExportedModel, own: Path, tmp_path: Path) -> None:
