@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from data.errors import DataError, one_line
 from data.sentences import sentence_hash
+from data.text import plain_words
 
 if TYPE_CHECKING:  # takes a second to import
     from datasets import Dataset
@@ -129,6 +130,21 @@ def choose(captions: "Dataset", split: str, types: Collection[str]) -> "Dataset"
     rows = captions.with_format("arrow")[:]
     of_types = pc.is_in(types_of(rows), pa.array(sorted(types), pa.string()))
     return _dataset(rows.filter(pc.and_(pc.equal(rows["split"], split), of_types)))
+
+
+def references_of(captions: "Dataset", language: str, split: str) -> dict[str, list[list[str]]]:
+    """Image id → each of its human captions in a language and split, as words without punctuation; may be empty.
+
+    Examples:
+        >>> texts = {"0": "A dog.", "1": "Dogs!"}
+        >>> table = table_of(Caption("1.jpg", name, "en", text, "test") for name, text in texts.items())
+        >>> references_of(table, "en", "test")
+        {'1.jpg': [['a', 'dog'], ['dogs']]}
+    """
+    rows, references = choose(captions, split, [f"{language}/{HUMAN}"]), dict[str, list[list[str]]]()
+    for image_id, text in zip(rows["image_id"][:], rows["text"][:], strict=True):
+        references.setdefault(image_id, []).append(plain_words(text, language))
+    return references
 
 
 def types_of(rows: pa.Table) -> pa.ChunkedArray:

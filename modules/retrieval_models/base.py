@@ -188,17 +188,17 @@ class RetrievalModel(nn.Module, ABC):
         """
         return None
 
-    def tensors_of(self, sentences: Sequence[Sequence[int]], language: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Return tokens (C, L), lengths (C,), languages (C,) of sentences in one language, given as token numbers."""
-        device = next(self.parameters()).device
+    def tensors_of(self, sentences: Sequence[Sequence[int]], languages: str | Sequence[str]) -> tuple[Tensor, ...]:
+        """Return tokens (C, L), lengths (C,), languages (C,) of sentences as token numbers, in one language or many."""
+        named = [languages] * len(sentences) if isinstance(languages, str) else languages
         rows = [torch.tensor(sentence, dtype=torch.long) for sentence in sentences]  # one may be empty
-        tokens = pad_sequence(rows, batch_first=True).to(device)
-        lengths = torch.tensor([len(sentence) for sentence in sentences])
-        return tokens, lengths, torch.full_like(lengths, self.languages.index(language)).to(device)
+        tokens = pad_sequence(rows, batch_first=True).to(next(self.parameters()).device)
+        numbers = torch.tensor([self.languages.index(language) for language in named], device=tokens.device)
+        return tokens, torch.tensor([len(sentence) for sentence in sentences]), numbers
 
-    def encode_sentences(self, sentences: Sequence[Sequence[int]], language: str) -> Encoding:
-        """Encode sentences of one language, given as token numbers, on the model's device."""
-        return self.encode_captions(*self.tensors_of(sentences, language))
+    def encode_sentences(self, sentences: Sequence[Sequence[int]], languages: str | Sequence[str]) -> Encoding:
+        """Encode sentences as token numbers, in one language or many, on the model's device."""
+        return self.encode_captions(*self.tensors_of(sentences, languages))
 
     def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         """Return scores (I, C) of every image with every caption; by default the inner product of single vectors."""

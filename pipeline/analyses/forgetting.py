@@ -15,6 +15,7 @@ from data.text_inputs import TextInput
 from modules.metrics.intervals import Difference, paired_difference
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.retrieval_models import RetrievalModel, model_class
+from modules.retrieval_models.encoded import sorted_captions
 from modules.search.ranking import ranks_by_index
 from pipeline.analyses.description import Analysis, Line
 from pipeline.analyses.sets import EvaluationSet, SecondSet, second_set
@@ -28,7 +29,6 @@ from pipeline.retrieval.rows import Trained
 from pipeline.training.model_files import device_of, load_model
 from pipeline.vectors.image_vectors import DUAL, whole_network, write_vectors
 from pipeline.vectors.images import IMAGES
-from pipeline.visualization.encoded import sorted_captions
 
 VERSION = 1
 BEFORE, AFTER = "before", "after"

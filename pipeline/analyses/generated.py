@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset as Table
 from torch import Tensor
 
-from data.captions import HUMAN, read_captions
+from data.captions import HUMAN, read_captions, references_of
 from data.regions import RegionStore
 from data.text import plain_words
 from modules.metrics.captions import CaptionScores, caption_scores, most_frequent_caption, nearest_images
@@ -20,7 +20,6 @@ from modules.metrics.cider import CiderD, document_frequencies
 from modules.retrieval_models import model_class
 from modules.translators.beam import BeamSettings
 from pipeline.analyses.description import Analysis, Line
-from pipeline.analyses.references import references_of
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job

@@ -12,15 +12,14 @@ from datasets import Dataset as Table
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.captions import read_captions
+from data.captions import read_captions, references_of
 from data.retrieval import RetrievalData
 from data.text import plain_words
 from modules.metrics.captions import caption_scores
-from modules.metrics.cider import CiderD, DocumentFrequencies
+from modules.metrics.cider import CiderD, DocumentFrequencies, document_frequencies
 from modules.metrics.retrieval import image_folds
 from modules.search.ranking import first_captions
 from pipeline.analyses.description import Analysis, Line
-from pipeline.analyses.references import training_frequencies
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
 from pipeline.recipes.overlays import DEPTH, MEASURES
@@ -159,6 +158,12 @@ def _scorer(captions: Table, data: RetrievalData, links: Tensor, language: str) 
     return _Scorer(
         frequencies, ids, [plain_words(words[caption_id], language) for caption_id in ids[1]], links.tolist()
     )
+
+
+def training_frequencies(captions: Table, language: str) -> DocumentFrequencies | None:
+    """Document frequencies of the human training captions in a language, a document an image; None: it has none."""
+    documents = references_of(captions, language, "train")
+    return document_frequencies(documents.values()) if documents else None
 
 
 def _first(encoded: Encoded, images: Tensor, captions: Tensor) -> NDArray[np.int64]:

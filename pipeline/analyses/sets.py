@@ -7,14 +7,14 @@ from typing import Any
 
 from data.captions import HUMAN, Caption, read_captions
 from data.corpora.registry import CORPORA
+from data.own_captions.corpus import read_found
+from data.own_captions.detection import look_at
 from data.report import data_report
 from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_digest, pictures_of
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.init.command import read_found
-from pipeline.init.detection import look_at
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
 

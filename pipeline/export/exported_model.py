@@ -29,6 +29,7 @@ from data.reading import Reading, reading_of
 from data.regions import standardised
 from data.text_inputs import TextInput
 from modules.retrieval_models.base import RetrievalModel
+from modules.retrieval_models.encoded import all_images, sorted_captions
 from modules.search.encodings import Encodings
 from pipeline.engine.artifacts import read_json
 from pipeline.errors import RecipeError, as_recipe_error
@@ -46,7 +47,6 @@ from pipeline.export.hub import folder_of
 from pipeline.export.picture_reading import Regions, picture_reader
 from pipeline.training.model_files import load_model, model_fingerprint
 from pipeline.translation.translator_files import RETRIEVAL
-from pipeline.visualization.encoded import all_images, sorted_captions
 
 if TYPE_CHECKING:
     from pipeline.export.exported_translators import ExportedTranslators

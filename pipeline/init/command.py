@@ -8,31 +8,28 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from data.captions import SPLITS
 from data.corpora import Corpus
-from data.corpora.registry import CORPORA
 from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings
 from data.findings import OTHER_LANGUAGE, Finding
 from data.language_codes import ISO_639_1, require_language
+from data.own_captions.corpus import read_found, split_of_images
+from data.own_captions.data_set_files import HUB, is_data_set
+from data.own_captions.data_sets import write_data_set
+from data.own_captions.detection import Found, look_at
 from data.pictures import is_written, unfit_name
 from data.report import data_report
 from pipeline.engine.console import command, counted, info, status
 from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError
-from pipeline.init.data_set_files import HUB, is_data_set
-from pipeline.init.datasets_of import write_data_set
-from pipeline.init.detection import Found, look_at
 from pipeline.init.messages import what_comes_next, what_was_found
 from pipeline.init.networks import BUILT_IN, NONE, choose_backbone, choose_dual_encoder, choose_translator
-from pipeline.init.recipe_text import Plan, images_of, recipe_text
+from pipeline.init.recipe_text import Plan, recipe_text
 from pipeline.recipes.loading import CONFIGS, load_recipe
 
 _LEAST = 10  # pictures with captions
-_SHARES = (0.1, 0.15, 0.2, 0.3)  # of the pictures for validation, and for the test
-_MOST_DRAWN = 5000
 _TRIED = 4  # pictures that a network reads to be timed
 
 
@@ -154,37 +151,9 @@ def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> 
     return found
 
 
-def read_found(found: Found) -> tuple[Found, Corpus]:
-    """What was found, with its label and the sizes of drawn splits; and its corpus.
-
-    Raises:
-        DataError: the captions cannot be read, or name a picture that is not there.
-    """
-    count, choices = len({*found.names}), list[dict[str, Any]]([{}])
-    if found.drawn and found.corpus["name"] == "folder":
-        shares = [min(share, round(_MOST_DRAWN / count, 4)) for share in _SHARES]
-        choices = [{"validation": share, "test": share} for share in shares]
-    elif found.drawn:
-        choices = [{"task": "drawn", "drawn": min(_MOST_DRAWN, max(1, round(_SHARES[0] * count)))}]
-    for choice in choices:
-        settings = found.corpus | {"label": found.root.name or "pictures"} | choice
-        corpus = _corpus(settings, found.root)
-        if {*images_of(corpus).values()} >= {*SPLITS}:
-            break
-    return replace(found, corpus=settings), corpus
-
-
-def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
-    reader = CORPORA[settings["name"]]
-    options = reader.settings(**{key: value for key, value in settings.items() if key != "name"})
-    corpus = reader.read(options, root, root)
-    corpus.require_pictures()
-    return corpus
-
-
 def _check(found: Found, corpus: Corpus) -> None:
     """Refuse what `prepare` would refuse later, but for pictures that cannot be read."""
-    images, where = images_of(corpus), found.captions
+    images, where = split_of_images(corpus), found.captions
     without = {one.image_id: one for one in reversed(corpus.captions) if one.image_id not in corpus.pictures}
     if without:
         folder = found.root / found.pictures

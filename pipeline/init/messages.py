@@ -12,8 +12,8 @@ from data.errors import DataError
 from data.findings import EMPTY, ENTITY, UNNAMED
 from data.images import size_of, unreadable
 from data.languages import language_name
+from data.own_captions.data_sets import NO_CAPTION
 from pipeline.engine.console import command, counted
-from pipeline.init.datasets_of import NO_CAPTION
 from pipeline.init.networks import Backbone
 from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
 

@@ -10,8 +10,9 @@ from typing import Any
 from data.captions import SPLITS
 from data.corpora import Corpus
 from data.languages import language_name
+from data.own_captions.corpus import split_of_images
+from data.own_captions.detection import Found
 from pipeline.engine.console import counted, printable
-from pipeline.init.detection import Found
 from pipeline.init.networks import GET_DUAL_ENCODER, Backbone, Dual, Translator
 
 SYSTEM = "opus"
@@ -110,7 +111,7 @@ class Plan:
     @cached_property
     def splits(self) -> Counter[str]:
         """Split → how many pictures."""
-        return Counter(images_of(self.corpus).values())
+        return Counter(split_of_images(self.corpus).values())
 
     @property
     def translated(self) -> bool:
@@ -126,11 +127,6 @@ class Plan:
     def row(self) -> str:
         """The training configuration of all captions."""
         return "-".join([*self.languages, self.target]) if self.translated else self.human_row
-
-
-def images_of(corpus: Corpus) -> dict[str, str]:
-    """Image → its split."""
-    return {caption.image_id: caption.split for caption in corpus.captions}
 
 
 def recipe_text(plan: Plan) -> str:

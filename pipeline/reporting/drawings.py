@@ -18,6 +18,7 @@ from data.regions import RegionStore
 from data.slots import parse_group
 from data.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
+from modules.retrieval_models.encoded import encoded_captions, encoded_images
 from pipeline.analyses.generated import SEARCH
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import command, info, stage_command
@@ -33,7 +34,6 @@ from pipeline.training.model_files import load_model
 from pipeline.training.trainer import log_folder
 from pipeline.vectors.images import images_in, images_of
 from pipeline.visualization.dashboards import log_pictures
-from pipeline.visualization.encoded import encoded_captions, encoded_images
 from pipeline.visualization.grounding import grounded, grounding_figure
 from pipeline.visualization.joint_space import Contents, encoded_contents, joint_space_figure
 from pipeline.visualization.pictures import (

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from modules.metrics.intervals import Difference
 from modules.metrics.surface_scores import SURFACE_MEASURES
+from modules.translators.nbest import Scored
 from pipeline.engine.job import Job
 from pipeline.engine.machine import rank
 from pipeline.graph import Graph
 from pipeline.reporting.records import record, records_of, rounded
 from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures
-from pipeline.translation.nbest import Scored, comparison_table
+from pipeline.translation.nbest import comparison_table
 from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE
 from pipeline.visualization.text_table import TextTable, shown_difference
 

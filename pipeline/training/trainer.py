@@ -29,19 +29,19 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from data.errors import one_line
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
+from modules.training.callbacks import LOG_EVERY, Pace, SeedEachEpoch, TensorFloat
 from modules.training.graphs import StepGraphs
 from pipeline.engine.console import CONSOLE, debug, info
 from pipeline.engine.executors import GPU_JOBS
 from pipeline.engine.job import DIGITS
-from pipeline.engine.machine import duration, started_together
+from pipeline.engine.machine import duration, peak_memory_mb, started_together
 from pipeline.errors import RecipeError
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.training.callbacks import SeedEachEpoch, TensorFloat
 from pipeline.training.checkpoints import Best, WholeCheckpoints, disk_for_training, require_checkpoint
 from pipeline.training.loggers import loggers_of
-from pipeline.training.tensorboard import LOG_EVERY, Charts, Pace
+from pipeline.training.tensorboard import Charts
 
 LOGS = Path("lightning_logs")
 _PACE_STEPS = 20  # before an estimate is given
@@ -214,7 +214,7 @@ def fit(
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,
         callbacks=[
             SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder, averaged)),
-            Charts(languages), Pace(), keep, resume, *callbacks,
+            Charts(languages), Pace(peak_memory_mb), keep, resume, *callbacks,
         ],
     )  # fmt: skip
     last, best = checkpoints / "last.ckpt", checkpoints / "best.ckpt"

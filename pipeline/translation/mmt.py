@@ -16,6 +16,7 @@ from data.language_codes import UNSPACED
 from data.text import BEGIN, END, PADDING, JointBPE, tokenize_all
 from data.translation import TranslationData
 from modules.metrics.translation import surface_bleu
+from modules.training.callbacks import AveragedWeights
 from modules.training.translation import Translation
 from modules.translators.registry import network_options
 from pipeline.corpus.prepare import corpus_job
@@ -28,7 +29,6 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system, translators_wanted
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import MmtSettings, Phase
-from pipeline.training.callbacks import AveragedWeights
 from pipeline.training.model_files import load_best, load_weights, save_weights
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import fit, log_folder

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from data.nbest import Candidate, nbest_lines, read_nbest
 from data.slots import parse_group
 from modules.translators.mira import MiraSettings
+from modules.translators.nbest import Lists, compare, tuned
 from pipeline.engine.artifacts import read_rows
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
@@ -31,7 +32,7 @@ from pipeline.translation.evaluation import (
     translation_headline,
 )
 from pipeline.translation.incongruent_images import another
-from pipeline.translation.nbest import Lists, compare, tuned
+from pipeline.translation.nbest import as_lists
 from pipeline.translation.parallel_text import ParallelText, parallel_text_of
 from pipeline.translation.translating import Translated
 from pipeline.translation.translator_files import (
@@ -170,7 +171,7 @@ def read_lists(folder: Path, split: str, target: str) -> tuple[Lists, list[str]]
     """
     table = read_rows(folder / f"{split}.parquet", ["reference", "image_id"]).to_pydict()
     lists = read_nbest(folder / f"{split}.lists", len(table["reference"]))
-    return Lists.of(lists, table["reference"], target), table["image_id"]
+    return as_lists(lists, table["reference"], target), table["image_id"]
 
 
 def ablation_job(recipe: Recipe, lists: Job) -> Job:

@@ -15,6 +15,7 @@ from data.characters import lowered
 from data.languages import language_evidence
 from data.regions import RegionStore
 from modules.metrics.translation import sentence_chrf
+from modules.retrieval_models.encoded import all_images, sorted_captions
 from modules.search.margins import own_image_margins
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
@@ -27,7 +28,6 @@ from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translating import TranslationMemory, translate_all, translator_identity
 from pipeline.translation.translator_files import load_translator
 from pipeline.vectors.images import images_in, test_inputs
-from pipeline.visualization.encoded import all_images, sorted_captions
 
 VERSION = 1
 SCORES = "scores.csv"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from data.errors import DataError
@@ -20,12 +19,12 @@ from data.text_inputs import PretrainedTokens
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel, build_model
 from modules.retrieval_models.dual_encoder import DualEncoder
+from modules.retrieval_models.encoded import all_images
 from pipeline.corpus.prepare import captioned_images, pictures_of
 from pipeline.engine.artifacts import files_for_later
 from pipeline.engine.job import Job
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import OF_NETWORK, device_of, load_model, save_model
-from pipeline.visualization.encoded import encoded_images
 
 Vector = NDArray[np.float32]
 Digests = Callable[[Iterable[Path]], Mapping[Path, str]]
@@ -193,12 +192,8 @@ def write_vectors(
 
 def _encoded(model: RetrievalModel, images: NDArray[Any]) -> NDArray[np.float32]:
     """Vectors (N, H) of what a model is given of images (N, R, D)."""
-    parts = []
-    with torch.inference_mode():
-        for start in range(0, len(images), _BATCH):
-            some = images[start : start + _BATCH].astype(np.float32)
-            parts.append(encoded_images(model, some)[0][:, 0].float().cpu().numpy())
-    return np.concatenate(parts)
+    batches = (images[start : start + _BATCH].astype(np.float32) for start in range(0, len(images), _BATCH))
+    return all_images(model, batches).single().float().numpy()
 
 
 def _write(folder: Path, ids: list[str], encode: Callable[[int], Iterable[NDArray[np.float32]]]) -> None:

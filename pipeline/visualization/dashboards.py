@@ -22,8 +22,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from data.captions import HUMAN
 from data.regions import RegionStore
+from modules.retrieval_models.encoded import encoded_captions, encoded_images
 from modules.training.base import batches_of
-from pipeline.visualization.encoded import encoded_captions, encoded_images
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import (
     BLACK,

@@ -16,8 +16,8 @@ from data.function_words import is_content_word
 from data.languages import language_name
 from data.text import without_each_word
 from modules.retrieval_models import RetrievalModel
+from modules.retrieval_models.encoded import Encode, device_of, encoded_captions
 from modules.search.grounding import ground
-from pipeline.visualization.encoded import Encode, device_of, encoded_captions
 from pipeline.visualization.plots import DPI, as_label
 
 _COLUMNS = 8  # of panels, half of them for each of two languages

@@ -14,7 +14,7 @@ from PIL import Image
 
 from data.languages import language_name
 from modules.retrieval_models import RetrievalModel
-from pipeline.visualization.encoded import Encode, encoded_captions, encoded_images, one_vector_each
+from modules.retrieval_models.encoded import Encode, encoded_captions, encoded_images, one_vector_each
 from pipeline.visualization.plots import DPI, as_label
 
 IMAGES, REGIONS, CAPTIONS, WORDS = "images", "regions", "captions", "words"

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from modules.translators.mira import choose, corpus_bleu
-from pipeline.translation.nbest import ListFiles, compare, comparison_table, lists_of, tuned
+from modules.translators.nbest import compare, tuned
+from pipeline.translation.nbest import ListFiles, comparison_table, lists_of
 
 NAMES = ["logp", "channel"]
 
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print both tables: against log p, and against the fixed weight."""
     folder, *references = map(Path, arguments)
     val, test = (
-        lists_of(ListFiles(folder / f"{split}.lists", file, None), NAMES, characters=False)[1]
+        lists_of(ListFiles(folder / f"{split}.lists", file, None), NAMES, None)[1]
         for split, file in zip(("val", "test"), references, strict=True)
     )
     weights = np.stack([np.ones(11), np.arange(11) / 10], 1)

@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import ConvNextImageProcessorPil, ResNetConfig, ResNetModel
 
-from data.captions import read_captions
+from data.captions import read_captions, references_of
 from data.pixels import PixelStore, write_pixels
-from pipeline.analyses.references import references_of
 from pipeline.corpus.prepare import corpus_job, pictures_of
 from pipeline.engine.workspace import Workspace
 from pipeline.recipes.loading import load_recipe

@@ -22,11 +22,11 @@ from modules.errors import ModelError
 from modules.pretrained.pretrained_text import SentenceVectors
 from modules.retrieval_models.diverse_attention import DiverseAttention
 from modules.training.base import TrainedModule
+from modules.training.callbacks import SeedEachEpoch
 from modules.training.graphs import StepGraphs, _has_room, _OfTensors
 from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.training.callbacks import SeedEachEpoch
 from pipeline.training.trainer import wants_graphs
 from tests.modules.small import Corpus, make_trainer
 from tests.modules.test_gpu import RETRIEVAL, TRANSLATORS, on_gpu

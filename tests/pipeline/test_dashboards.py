@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from data.regions import RegionStore, write_regions
+from modules.retrieval_models import RetrievalModel
 from pipeline.visualization import dashboards
 from pipeline.visualization import pictures as drawing
 from pipeline.visualization.dashboards import Example, QueryGallery, examples_html, log_translations, query_galleries
@@ -158,6 +159,8 @@ class Letters(nn.Module):
         assert lengths.device.type == "cpu"
         vectors = self.dropout(self.words(tokens)).sum(1, keepdim=True)
         return vectors, torch.ones(len(tokens), 1, dtype=torch.bool)
+
+    tensors_of, encode_sentences = RetrievalModel.tensors_of, RetrievalModel.encode_sentences
 
     def similarity(self, images: tuple, captions: tuple) -> torch.Tensor:
         return images[0][:, 0] @ captions[0][:, 0].t()

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from data.errors import DataError
-from pipeline.init.datasets_of import write_data_set
+from data.own_captions.data_sets import write_data_set
 from tests.data.networks import make_network
 from tests.pipeline.own_pictures import COUNT, captions_of, draw_pictures, made, run
 

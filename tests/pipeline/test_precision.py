@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from modules.training.callbacks import TensorFloat
 from pipeline.recipes import precision
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.training.callbacks import TensorFloat
 from pipeline.training.trainer import make_trainer
 from tests.pipeline.test_recipe_keys import keys
 from tests.pipeline.tiny import Tiny

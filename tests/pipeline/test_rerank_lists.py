@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from data.nbest import Candidate, read_nbest
+from modules.translators.nbest import compare
 from pipeline.cli import main
-from pipeline.translation.nbest import Lists, compare
+from pipeline.translation.nbest import as_lists
 from tests.modules.test_mira import separable
 
 pytestmark = pytest.mark.whole
@@ -50,7 +51,7 @@ def test_a_language_may_be_written_in_several_ways(tmp_path: Path, language: str
 
 def test_turkish_is_compared_by_its_own_small_letters() -> None:
     said, wanted = "solda ince kırmızı bir daire var .", "Solda İnce KIRMIZI bir daire var ."
-    lists = Lists.of([[Candidate(said, {"a": 1.0})]], [wanted], "tr")
+    lists = as_lists([[Candidate(said, {"a": 1.0})]], [wanted], "tr")
     scored = compare({"it": [lists.texts[0]]}, lists.references, None, False, 10)
     assert [one.value for one in scored] == pytest.approx([100, 100, 0])  # BLEU, chrF, TER
 

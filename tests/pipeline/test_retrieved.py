@@ -11,8 +11,7 @@ from data.captions import read_captions
 from data.regions import RegionStore
 from data.text import plain_words
 from modules.metrics.cider import CiderD, document_frequencies
-from pipeline.analyses.references import training_frequencies
-from pipeline.analyses.retrieved import name_of, read_retrieved
+from pipeline.analyses.retrieved import name_of, read_retrieved, training_frequencies
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph

@@ -8,8 +8,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata
 
-from pipeline.training import tensorboard
-from pipeline.training.tensorboard import Pace, log_result
+from modules.training import callbacks
+from modules.training.callbacks import Pace
+from pipeline.training.tensorboard import log_result
 from tests.pipeline.tiny import Tiny
 
 
@@ -59,8 +60,8 @@ def test_throughput_and_memory_are_logged(vse, mmt) -> None:
 
 
 def test_the_pace_of_an_epoch_is_what_it_read_by_its_time_without_validation(monkeypatch) -> None:
-    now, logged, pace = [0.0], [], Pace()
-    monkeypatch.setattr(tensorboard.time, "monotonic", lambda: now[0])
+    now, logged, pace = [0.0], [], Pace(lambda: 100.0)
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
     logger = SimpleNamespace(log_metrics=lambda found, step: logged.append(found))
     two = SimpleNamespace(reduce=lambda count, reduce_op: 2 * count)  # devices
     fit_loop = SimpleNamespace(total_batch_idx=-1)

@@ -10,11 +10,11 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.demos.boring_classes import BoringModel
 from torch import nn
 
+from modules.training.callbacks import AveragedWeights
 from pipeline.engine.machine import duration
 from pipeline.errors import RecipeError
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training import trainer as training
-from pipeline.training.callbacks import AveragedWeights
 from pipeline.training.checkpoints import Best, disk_for_training
 from pipeline.training.model_files import load_best
 from pipeline.training.trainer import Estimate

@@ -15,11 +15,11 @@ from data.errors import BadLines, DataError
 from data.findings import UNNAMED
 from data.images import format_of
 from data.languages import Detected, detect_languages, language_of
+from data.own_captions.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
+from data.own_captions.detection import Found, path_from
 from data.pictures import SUFFIXES, WRITTEN, copies_of, is_written, pictures_in
 from data.progress import shown
 from data.tables import captions_in, is_missing, language_in
-from pipeline.init.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
-from pipeline.init.detection import Found, path_from
 
 if TYPE_CHECKING:
     from datasets import Dataset

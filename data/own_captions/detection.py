@@ -16,6 +16,7 @@ from data.errors import BadLines, DataError
 from data.language_codes import language_called
 from data.languages import Detected, detect_languages
 from data.lines import read_lines, read_text, visible_files
+from data.own_captions.picture_folder import SAMPLE, folder_of
 from data.pictures import NO_PICTURES, PictureNames, is_inside, is_written, names_in, pictures_in
 from data.tables import (
     CAPTION,
@@ -31,7 +32,6 @@ from data.tables import (
     is_picture_name,
     read_table,
 )
-from pipeline.init.picture_folder import SAMPLE, folder_of
 
 _TABLES, _JSON = (".tsv", ".txt", ".token", ".csv"), (".json",)
 _UNREAD = (".jsonl", ".xlsx", ".xls", ".ods")  # forms of captions that are named, so that nobody looks for the cause

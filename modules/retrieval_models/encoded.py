@@ -1,4 +1,4 @@
-"""Regions and sentences as a retrieval model encodes them, for pictures of what it has learned."""
+"""Images by their regions, and sentences by their texts, as a retrieval model encodes them."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -7,8 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.padding import pad
-from modules.retrieval_models import RetrievalModel
+from modules.retrieval_models.base import RetrievalModel
 from modules.search.encodings import Encoding, Encodings
 
 _BATCH = 128
@@ -31,23 +30,18 @@ def all_images(model: RetrievalModel, batches: Iterable[NDArray[np.floating]]) -
 
 def encoded_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[tuple[str, str]]) -> Encoding:
     """Sentences, each a text and its language."""
-    tokens = [encode(text, language) for text, language in sentences]
-    lengths = torch.tensor([len(sentence) for sentence in tokens])
-    languages = torch.tensor([model.languages.index(language) for _, language in sentences])
-    device = device_of(model)
-    return model.encode_captions(pad(tokens).to(device), lengths, languages.to(device))
+    return model.encode_sentences([encode(*sentence) for sentence in sentences], [one for _, one in sentences])
 
 
 def sorted_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[tuple[str, str]]) -> Encodings:
     """Sentences as above, in batches of similar length and on the CPU; in the order that they are given in."""
-    numbers = {sentence: encode(*sentence) for sentence in dict.fromkeys(sentences)}
-    order = sorted(range(len(sentences)), key=lambda place: len(numbers[sentences[place]]))
+    tokens = {sentence: encode(*sentence) for sentence in dict.fromkeys(sentences)}
+    order = sorted(range(len(sentences)), key=lambda place: len(tokens[sentences[place]]))
     parts: list[Encodings] = []
     with torch.inference_mode():
         for start in range(0, len(order), _BATCH):
-            some = order[start : start + _BATCH]
-            read = [sentences[place] for place in some]
-            vectors, mask = encoded_captions(model, lambda *sentence: numbers[sentence], read)
+            some = [sentences[place] for place in order[start : start + _BATCH]]
+            vectors, mask = encoded_captions(model, lambda *sentence: tokens[sentence], some)
             parts.append(Encodings.of((vectors.cpu(), mask.cpu())))
         return Encodings.joined(parts).select(torch.tensor(order, dtype=torch.long).argsort())
 

@@ -1,0 +1,47 @@
+"""The corpus of captions that were found, with pictures drawn for validation and test where these bring no splits."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from data.captions import SPLITS
+from data.corpora import Corpus
+from data.corpora.registry import CORPORA
+from data.own_captions.detection import Found
+
+_SHARES = (0.1, 0.15, 0.2, 0.3)  # of the pictures for validation, and for the test
+_MOST_DRAWN = 5000
+
+
+def read_found(found: Found) -> tuple[Found, Corpus]:
+    """What was found, with its label and the sizes of drawn splits; and its corpus.
+
+    Raises:
+        DataError: the captions cannot be read, or name a picture that is not there.
+    """
+    count, choices = len({*found.names}), list[dict[str, Any]]([{}])
+    if found.drawn and found.corpus["name"] == "folder":
+        shares = [min(share, round(_MOST_DRAWN / count, 4)) for share in _SHARES]
+        choices = [{"validation": share, "test": share} for share in shares]
+    elif found.drawn:
+        choices = [{"task": "drawn", "drawn": min(_MOST_DRAWN, max(1, round(_SHARES[0] * count)))}]
+    for choice in choices:
+        settings = found.corpus | {"label": found.root.name or "pictures"} | choice
+        corpus = _corpus(settings, found.root)
+        if {*split_of_images(corpus).values()} >= {*SPLITS}:
+            break
+    return replace(found, corpus=settings), corpus
+
+
+def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
+    """The corpus of these settings, whose pictures are there."""
+    reader = CORPORA[settings["name"]]
+    options = reader.settings(**{key: value for key, value in settings.items() if key != "name"})
+    corpus = reader.read(options, root, root)
+    corpus.require_pictures()
+    return corpus
+
+
+def split_of_images(corpus: Corpus) -> dict[str, str]:
+    """Image → its split."""
+    return {caption.image_id: caption.split for caption in corpus.captions}

@@ -1,0 +1,145 @@
+"""Callbacks of any training: seeds of each epoch, TensorFloat-32, averaged weights, and its pace."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging
+
+from modules.precision import tensor_float
+from modules.training.base import batches_of
+
+LOG_EVERY = 10  # steps
+COUNTED = ("captions", "words")
+"""What is counted in batches of captions and of sentences to translate."""
+
+
+class SeedEachEpoch(Callback):
+    """Draw dropout masks by seed, epoch and rank, so that a resumed run sees what it would have seen."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Seed torch's generators for the epoch."""
+        torch.manual_seed((self.seed * 1_000_003 + trainer.current_epoch) * 1_009 + trainer.global_rank)
+
+
+class TensorFloat(Callback):
+    """Lets an NVIDIA GPU multiply matrices in TensorFloat-32 in training steps, and in float32 in validation."""
+
+    def __init__(self) -> None:
+        self._within = ExitStack()
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Begin."""
+        self._within.enter_context(tensor_float(trainer.strategy.root_device.type))
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """End."""
+        self._within.close()
+
+    def on_exception(self, *_: Any) -> None:
+        """End, where the step did not."""
+        self._within.close()
+
+
+class AveragedWeights(EMAWeightAveraging):
+    """A moving average of the weights, kept on the device of the training.
+
+    Lightning makes it before it moves the module to a GPU, so that the average would stay on the CPU.
+    """
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Make the average."""
+        self._device = trainer.strategy.root_device
+        super().setup(trainer, pl_module, stage)
+
+
+class _Clock:
+    """Seconds since it was made, pauses apart."""
+
+    def __init__(self) -> None:
+        self._since = self._paused = time.monotonic()
+
+    def pause(self) -> None:
+        """Stop."""
+        self._paused = time.monotonic()
+
+    def go_on(self) -> None:
+        """Go on."""
+        self._since += time.monotonic() - self._paused
+
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self._since
+
+
+class Pace(Callback):
+    """Logs steps a second and memory of rank 0 beside each loss, and captions or words a second of each epoch.
+
+    Args:
+        memory: gives the peak memory of the process, in megabytes; on a GPU, that of the GPU is logged.
+    """
+
+    def __init__(self, memory: Callable[[], float]) -> None:
+        self._memory = memory
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin to count steps."""
+        self._steps, self._step = _Clock(), batches_of(trainer)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin to count what an epoch reads."""
+        self._epoch, self._read = _Clock(), Counter[str]()
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop the clocks during validation."""
+        self._steps.pause()
+        self._epoch.pause()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Go on."""
+        self._steps.go_on()
+        self._epoch.go_on()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count what the step has read; log steps and memory each time that a loss is logged."""
+        self._read += _contents(batch)
+        steps = batches_of(trainer) - self._step
+        if steps < LOG_EVERY or trainer.logger is None:
+            return
+        memory = self._memory()
+        if pl_module.device.type == "cuda":
+            memory = torch.cuda.max_memory_allocated(pl_module.device) / 1e6
+        pace = {"pace/steps a second": steps / self._steps.seconds(), "pace/peak MB": memory}
+        _log(trainer, pace)
+        self.on_train_start(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Log what the epoch has read a second, on all devices together."""
+        seconds, pace = self._epoch.seconds(), {}
+        for what, count in self._read.items():
+            total = trainer.strategy.reduce(torch.tensor(float(count), device=pl_module.device), reduce_op="sum")
+            pace[f"pace/{what} a second"] = float(total) / seconds
+        _log(trainer, pace)
+
+
+def _log(trainer: pl.Trainer, figures: dict[str, float]) -> None:
+    """Give figures to all loggers, at the step where the training is."""
+    for logger in trainer.loggers:
+        logger.log_metrics(figures, batches_of(trainer))
+
+
+def _contents(batch: Mapping[str, Any]) -> Counter[str]:
+    """How many captions a batch of vse has, or words of the target a batch of mmt; waits for no GPU."""
+    if "target_lengths" in batch:  # on the CPU
+        lengths = batch["target_lengths"]
+        return Counter(words=int(lengths[lengths > 1].sum()))  # without the sentences that fill a GPU's batch
+    return Counter(captions=len(batch["type"]))
