@@ -17,6 +17,7 @@ from data.retrieval import RetrievalData
 from data.slots import Slot, parse_group
 from data.taught import TEXT
 from data.text_inputs import TextInput
+from modules.pretrained.interpolation import interpolate, weights_of
 from modules.retrieval_models import model_class, option_names
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import pictures_of, twins_of
@@ -41,7 +42,7 @@ from pipeline.retrieval.preconditions import (
 from pipeline.retrieval.probes import language_probe, twin_scores
 from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, recall_headline, slots_of
-from pipeline.retrieval.weights import interpolate, start_network, start_scale, start_weights, weights_of
+from pipeline.retrieval.weights import start_network, start_scale, start_weights
 from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result

@@ -13,9 +13,9 @@ from data.pixels import VectorStore
 from data.retrieval import RetrievalData
 from data.slots import parse_group
 from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.new_network import write_network
 from modules.training.gathering import in_chunks
 from modules.training.retrieval import Retrieval
-from pipeline.vectors.new_network import write_network
 from tests.benchmarks.timing import medians
 
 pytestmark = pytest.mark.benchmark

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from modules.pretrained.dual_network import DualNetwork, dual_network_arguments
+from modules.pretrained.interpolation import interpolate, weights_of
 from modules.retrieval_models import build_model
 from modules.training.retrieval import Retrieval
-from pipeline.retrieval.weights import interpolate, start_scale, start_weights, weights_of
+from pipeline.retrieval.weights import start_scale, start_weights
 from pipeline.training.model_files import save_model, save_weights
 from tests.modules.dual_networks import save
 from tests.modules.test_dual_encoder import PIXELS, PLAIN, SIZES, network_of
