@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from rich.progress import track
 
+from data.progress import shown
 from modules.errors import ModelError
 from modules.search.index import VectorIndex
 from modules.search.shards import ABOUT as ABOUT_SHARDS
@@ -153,7 +153,7 @@ def _compute(
             first.setdefault(row["digest"], row)
     computed, unread, count = 0, dict[str, str](), len(first)
     read = pictures.arrays(exported, [row["name"] for row in first.values()]) if first else iter(())
-    todo = zip(first.values(), track(read, "encoding pictures", count, disable=count < _PART), strict=True)
+    todo = zip(first.values(), shown(read, "encoding pictures", count), strict=True)
     while some := list(islice(todo, _PART)):
         batch: dict[str, Arrays] = {}
         for row, arrays in some:

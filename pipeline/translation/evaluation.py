@@ -39,10 +39,23 @@ def settings_of_test(settings: MmtSettings) -> dict[str, Any]:
 
 
 def evaluate_translator(
-    folder: Path, pairs: ParallelText, settings: MmtSettings, memory: TranslationMemory | None = None
+    recipe: Recipe, folder: Path, pairs: ParallelText, name: str, memory: TranslationMemory | None = None
 ) -> dict[str, Any]:
-    """Translate validation, test and twins; write the translations, return BLEU and the ambiguity scores."""
-    figures: dict[str, Any] = {}
+    """Translate validation, test and twins by the translator that a job left in a folder.
+
+    The translations are written, and some of the test are shown in TensorBoard.
+
+    Args:
+        recipe: says how to search.
+        folder: of the job.
+        pairs: the sentences.
+        name: of the job.
+        memory: of translations by the same translator; None: all are translated.
+
+    Returns:
+        BLEU and the other scores by split, and those of ambiguous words.
+    """
+    settings, figures = recipe.mmt, dict[str, Any]()
     loaded, of_twins = load_translator(folder), list[tuple[dict[str, Any], Translated]]()
     for split in ("val", "test", "twins"):
         rows = pairs.rows(split, captions=True)
@@ -63,18 +76,9 @@ def evaluate_translator(
         _write_translations(folder / f"{split}.parquet", pairs, rows, translations)
     if pairs.twins and pairs.direction == "en-de":
         figures |= _test_twins(loaded, pairs, of_twins, settings)
-    return figures
-
-
-def evaluate_and_show(
-    recipe: Recipe, folder: Path, pairs: ParallelText, name: str, memory: TranslationMemory | None = None
-) -> dict[str, Any]:
-    """`evaluate_translator` of a job; some translations of the test are shown in TensorBoard."""
-    figures = evaluate_translator(folder, pairs, recipe.mmt, memory)
     if (folder / "test.parquet").is_file():
-        log_translations(
-            log_folder(recipe, name, folder.name), read_translations(folder, "test"), pictures_of(pairs.corpus)
-        )
+        tested, pictures = read_translations(folder, "test"), pictures_of(pairs.corpus)
+        log_translations(log_folder(recipe, name, folder.name), tested, pictures)
     return figures
 
 

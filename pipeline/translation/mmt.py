@@ -33,7 +33,7 @@ from pipeline.training.model_files import load_best, load_weights, save_weights
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import fit, log_folder
 from pipeline.translation.back_translation import back_translation_job
-from pipeline.translation.evaluation import evaluate_and_show, settings_of_test, translation_headline
+from pipeline.translation.evaluation import evaluate_translator, settings_of_test, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job
 from pipeline.translation.parallel_text import ParallelText, parallel_text_of
 from pipeline.translation.pretrained import pretrained_job
@@ -231,7 +231,7 @@ class _Training:
         figures = self._train(folder, log_dir, inputs, pairs, network, bpe)
         bpe.source_words = bpe.words_in(row["source_tokens"] for row in pairs.rows("train", None))
         save_network(folder, network, bpe)
-        figures |= evaluate_and_show(self.recipe, folder, pairs, name)
+        figures |= evaluate_translator(self.recipe, folder, pairs, name)
         self._log_result(log_dir, figures)
         return figures
 
@@ -306,6 +306,6 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Combine the members, then translate validation, test and twins."""
         save_several(folder, inputs, list(members), list(about), about)
-        return evaluate_and_show(recipe, folder, parallel_text_of(inputs, direction, settings), name)
+        return evaluate_translator(recipe, folder, parallel_text_of(inputs, direction, settings), name)
 
     return Job(name, "mmt", VERSION, plain, inputs, run, True, asdict(settings.trainer), translation_headline)

@@ -21,7 +21,7 @@ from pipeline.recipes.systems import parse_path
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import CaptionerSettings
 from pipeline.translation.augment import captions_headline, captions_in, leave_written, training_images
-from pipeline.translation.evaluation import evaluate_and_show, settings_of_test, translation_headline
+from pipeline.translation.evaluation import evaluate_translator, settings_of_test, translation_headline
 from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.translating import TranslationMemory, identity_of_pretrained, translate_all
 from pipeline.translation.translator_files import PRETRAINED, load_pretrained
@@ -62,7 +62,7 @@ def pretrained_job(recipe: Recipe, workspace: Workspace, system: str, direction:
         (folder / "network.json").write_text(json.dumps(written, indent=1), encoding="utf-8")
         pairs = parallel_text_of(inputs, direction, settings)
         memory = TranslationMemory(folder, identity_of_pretrained(plain[PRETRAINED], folder))
-        return {"model": name, "commit": commit, **evaluate_and_show(recipe, folder, pairs, title, memory)}
+        return {"model": name, "commit": commit, **evaluate_translator(recipe, folder, pairs, title, memory)}
 
     def headline(figures: Mapping[str, Any]) -> str:
         """Its figures, or why there are none, as text."""

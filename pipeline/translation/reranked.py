@@ -234,6 +234,7 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
             f"mmt.rerank.systems.{name} has {lacking[0]!r}, but for {direction} there is "
             f"{_lacks(lacking[0], direction)}"
         )
+    name_of_job = f"{system}-{direction}"
     parts = [CHANNEL] * (CHANNEL in features) + [RETRIEVAL] * bool({*features} & {*OF_RETRIEVAL})
     plain = settings_of_test(settings) | {"features": features, "seeds": rerank.seeds, "passes": rerank.passes}
     inputs = read_beside(lists) | {key: lists.inputs[key] for key in (*members, *parts)} | {"lists": lists}
@@ -246,10 +247,10 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
         save_several(folder, inputs, members, parts, {RERANKING: about})
         tuning = {"weights": weights.by_seed.tolist(), "val_bleu": weights.bleu.tolist(), "features": features}
         (folder / "tuning.json").write_text(json.dumps(tuning, indent=1), encoding="utf-8")
-        return evaluate_translator(folder, parallel_text_of(inputs, direction, settings), settings)
+        return evaluate_translator(recipe, folder, parallel_text_of(inputs, direction, settings), name_of_job)
 
     return Job(
-        f"{system}-{direction}", "rerank", VERSION, plain, inputs, run, True, asdict(settings.trainer),
+        name_of_job, "rerank", VERSION, plain, inputs, run, True, asdict(settings.trainer),
         translation_headline,
     )  # fmt: skip
 

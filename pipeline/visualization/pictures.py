@@ -2,14 +2,11 @@
 
 import base64
 import io
-import re
 import unicodedata
-import zipfile
 from bisect import bisect
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -188,14 +185,11 @@ def installed_fonts() -> dict[str, str]:
 
 @lru_cache(maxsize=4)
 def _fonts(size: int) -> list[Any]:
-    """Roboto as TensorBoard ships it for its pages, a file a script; installed ones; Pillow's own, of ASCII alone."""
+    """DejaVu Sans, which comes with matplotlib; installed ones; Pillow's own."""
+    from matplotlib.font_manager import findfont
+
     fonts: list[Any] = []
-    ours = str(files("tensorboard") / "webfiles.zip")
-    with suppress(OSError, KeyError, zipfile.BadZipFile), zipfile.ZipFile(ours) as web:
-        page = web.read("font-roboto/roboto.html").decode()
-        for face in re.findall(r"'Roboto';\s+font-style: normal;\s+font-weight: 400;.*?url\(/(.*?)\)", page, re.S):
-            fonts.append(ImageFont.truetype(io.BytesIO(web.read(face)), size, layout_engine=ImageFont.Layout.BASIC))
-    for file in installed_fonts().values():
+    for file in (findfont("DejaVu Sans"), *installed_fonts().values()):
         with suppress(OSError):
-            fonts.append(ImageFont.truetype(file, size))  # joins letters and places marks, if Pillow has raqm
+            fonts.append(ImageFont.truetype(file, size))
     return [*fonts, ImageFont.load_default(size)]

@@ -8,7 +8,7 @@ from PIL import Image
 from pipeline.visualization import pictures, plots
 from pipeline.visualization.pictures import wrap, write_line
 
-SIGN = "∭"  # Roboto lacks it
+SIGN = "ℊ"  # DejaVu Sans lacks it
 
 
 @pytest.fixture

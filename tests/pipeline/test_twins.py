@@ -30,7 +30,7 @@ def test_only_what_looks_is_searched_once_more_with_the_twins_pictures(
     monkeypatch.setattr(
         evaluation, "translate_all", lambda *given, **more: searched.append(given) or translate_all(*given, **more)
     )
-    again = evaluate_translator(Path(shutil.copytree(finished, tmp_path / "again")), pairs, settings)
+    again = evaluate_translator(tiny.recipe(), Path(shutil.copytree(finished, tmp_path / "again")), pairs, system)
     assert len(searched) == 3 + looks  # validation, test and twins, then twins with each other's pictures
     assert again.items() <= tiny.metrics(f"{system}-en-de").items()
     assert {"ambiguous", "swapped_ambiguous"} <= again.keys()
