@@ -24,6 +24,7 @@ from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
+from pipeline.recipes.overlays import MEASURES
 from pipeline.retrieval.generation import Writer
 from pipeline.retrieval.rows import Trained
 from pipeline.vectors.images import images_in, images_of
@@ -34,7 +35,6 @@ BASELINES = {"nearest": NEAREST, "frequent": FREQUENT}
 """Prefix of a baseline's figures → what it is."""
 GENERATED = "generated"
 """Prefix of the figures of generated captions: `generated_cider`."""
-MEASURES = ("bleu1", "bleu2", "bleu3", "bleu4", "cider")
 CAPTIONS = "captions.jsonl"
 SEARCH = BeamSettings(5)
 """How the captions that are scored are searched for."""

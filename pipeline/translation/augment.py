@@ -297,14 +297,9 @@ def _write_examples(
     folder: Path, path: str, synthetic: Sequence[Caption], originals: dict[str, Caption],
     pictures: Mapping[str, Path], languages: tuple[str, str],
 ) -> None:  # fmt: skip
-    """Leave some pairs of captions as `examples.md` and, with their pictures, as `examples.html`."""
+    """Leave some pairs of captions, with their pictures, as `examples.html`."""
     rows = [
         Example(new.image_id, pictures.get(new.image_id), originals[new.parent or ""].text, new.text, new.score)
         for new in random.Random(0).sample(list(synthetic), min(_EXAMPLES, len(synthetic)))
     ]
-    lines = ["| image | human | synthetic | score |", "|---|---|---|---|"]
-    for row in rows:
-        human, new = (text.replace("|", " ") for text in (row.human, row.synthetic))
-        lines.append(f"| {row.image_id} | {human} | {new} | {row.score:.2f} |")
-    (folder / "examples.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     examples_html(folder / "examples.html", path, rows, languages)

@@ -41,7 +41,7 @@ MOMENTS = {
     "mmt-de-en": [*TRAINING, Moment("table *val.parquet", what="cut"), Moment("table *twins.parquet")],
     "synthetic-mmt-en-de-en": [
         Moment("open *.lock"), Moment("table *captions.parquet"), Moment("table *captions.parquet", what="cut"),
-        Moment("open *examples.md", what="cut"), Moment("open *examples.html"),
+        Moment("open *examples.html", what="cut"),
     ],
     "vse-san-mmt-fb-1": [
         Moment("open *words.json", what="cut"), *TRAINING[:5], Moment("step", 8), Moment("step", 8), *TRAINING[6:],
