@@ -7,13 +7,13 @@ from typing import Any
 from data.captions import SPLITS
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
-from data.own_captions.detection import Found
+from data.own_captions.detection import FoundCaptions
 
 _SHARES = (0.1, 0.15, 0.2, 0.3)  # of the pictures for validation, and for the test
 _MOST_DRAWN = 5000
 
 
-def read_found(found: Found) -> tuple[Found, Corpus]:
+def read_found(found: FoundCaptions) -> tuple[FoundCaptions, Corpus]:
     """What was found, with its label and the sizes of drawn splits; and its corpus.
 
     Raises:

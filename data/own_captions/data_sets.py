@@ -16,7 +16,7 @@ from data.findings import UNNAMED
 from data.images import format_of
 from data.languages import Detected, detect_languages, language_of
 from data.own_captions.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
-from data.own_captions.detection import Found, path_from
+from data.own_captions.detection import FoundCaptions, path_from
 from data.pictures import SUFFIXES, WRITTEN, copies_of, is_written, pictures_in
 from data.progress import shown
 from data.tables import captions_in, is_missing, language_in
@@ -30,7 +30,7 @@ _SHARE = 0.1  # of the pictures, for a split that a data set with other splits l
 _SAMPLE = 1000
 
 
-def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Found:
+def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> FoundCaptions:
     """Write `captions.tsv`, and those pictures that are no files of the folder, to a new folder.
 
     Args:
@@ -73,7 +73,7 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
     root, pictures = (Path(source).resolve(), ".") if writing.inside else (data.absolute(), "pictures")
     corpus = {"name": "folder", "captions": path_from(data.absolute() / "captions.tsv", root), "pictures": pictures}
     left = {what: where for what, where in writing.left.items() if where}
-    return Found(form, root, corpus, [line.picture for line in lines], writing.detected, drawn, left)
+    return FoundCaptions(form, root, corpus, [line.picture for line in lines], writing.detected, drawn, left)
 
 
 @dataclass

@@ -44,7 +44,7 @@ _TO_MAKE = "`picture TAB caption`, a line a caption, for example `{}<TAB>A dog o
 
 
 @dataclass
-class Found:
+class FoundCaptions:
     """Captions that were found, and how a recipe reads them.
 
     Attributes:
@@ -104,7 +104,7 @@ class _Known:
         return is_picture_name(cell) or PurePosixPath(self.called(cell)).name in self.names
 
 
-def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) -> Found:
+def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) -> FoundCaptions:
     """Find pictures and captions in a folder.
 
     Args:
@@ -131,7 +131,7 @@ def path_from(file: Path, folder: Path) -> str:
 
 def _chosen(
     folder: Path, captions: Path | None, pictures: Mapping[str, Path], languages: Sequence[str]
-) -> tuple[Path, Found]:
+) -> tuple[Path, FoundCaptions]:
     """The file of captions, or the folder of texts, and what it is."""
     if captions and captions.is_dir():
         return captions, _texts(captions, pictures, languages)
@@ -143,7 +143,7 @@ def _chosen(
     known = _Known(folder, {name for path in map(PurePosixPath, pictures) for name in (path.name, path.stem)})
     broken: list[DataError] = []
     passed: list[str] = []
-    candidates: list[tuple[Path, Found]] = []
+    candidates: list[tuple[Path, FoundCaptions]] = []
     for file in files:
         try:
             if captions is None and not is_inside(file, folder):
@@ -183,7 +183,7 @@ def _chosen(
                     "text beside each picture (`1.txt` beside `1.jpg`)")  # fmt: skip
 
 
-def _one_a_language(candidates: Sequence[tuple[Path, Found]]) -> tuple[Path, Found] | None:
+def _one_a_language(candidates: Sequence[tuple[Path, FoundCaptions]]) -> tuple[Path, FoundCaptions] | None:
     """Tables that are named by their languages (`captions.en.tsv`), as one; None if they are not."""
     files, found = [file for file, _ in candidates], [one for _, one in candidates]
     together, corpora = as_tables(files), [{**one.corpus} for one in found]
@@ -193,7 +193,7 @@ def _one_a_language(candidates: Sequence[tuple[Path, Found]]) -> tuple[Path, Fou
     names = [name for one in found for name in one.names]
     form = f"a table a language ({together.name})"
     drawn, of_lines = any(one.drawn for one in found), sum(one.of_lines for one in found)
-    return together, Found(form, together.parent, corpora[0], names, None, drawn, of_lines=of_lines)
+    return together, FoundCaptions(form, together.parent, corpora[0], names, None, drawn, of_lines=of_lines)
 
 
 def _may_be(path: Path, folder: Path) -> bool:
@@ -207,7 +207,7 @@ def _may_be(path: Path, folder: Path) -> bool:
     )
 
 
-def _table(file: Path, known: _Known, languages: Sequence[str]) -> Found:
+def _table(file: Path, known: _Known, languages: Sequence[str]) -> FoundCaptions:
     """A TSV or CSV: which columns has it? Lines that do not fit are told by the corpus that reads it."""
     bad = BadLines()
     table = read_table(file, "captions", bad=bad, line_break="\n")
@@ -218,7 +218,7 @@ def _table(file: Path, known: _Known, languages: Sequence[str]) -> Found:
         raise
 
 
-def _read_columns(file: Path, table: Table, known: _Known, languages: Sequence[str]) -> Found:
+def _read_columns(file: Path, table: Table, known: _Known, languages: Sequence[str]) -> FoundCaptions:
     """What the columns of a table hold."""
     rows = [cells for _, cells in table.rows]
     header = columns_of(rows[0]) if rows else None
@@ -249,7 +249,7 @@ def _read_columns(file: Path, table: Table, known: _Known, languages: Sequence[s
     names = [known.called(row[place]) for row in rows if len(row) > place]
     form = f"a {'TSV' if table.separator == chr(9) else 'CSV'} ({file.name})"
     unread = [heading for heading, column in zip(table.rows[0][1], columns, strict=False) if column == OTHER and header]
-    return Found(
+    return FoundCaptions(
         form, file.parent, settings, names, detected, not with_splits, {NO_COLUMN: list(filter(None, unread))}, of_lines
     )
 
@@ -259,7 +259,7 @@ def _usual(values: Iterable[int]) -> int:
     return Counter(values).most_common(1)[0][0]
 
 
-def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str]) -> Found:
+def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str]) -> FoundCaptions:
     """Texts of a folder, each named as a picture, be it in this folder or in another one of the same form."""
     names = [path.relative_to(folder).as_posix() for path in sorted(visible_files(folder))]
     names = [composed(name[: -len(TEXT)]) for name in names if name.lower().endswith(TEXT)]
@@ -279,10 +279,12 @@ def _texts(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str])
     detected = None if languages else detect_languages(captions)
     settings = {"name": "folder", "languages": detected.languages if detected else [*languages]}
     left = {NO_PICTURE: [name + TEXT for name in names if known.name_of(name) is None]}
-    return Found("a text a picture", folder, settings, [*texts.values()], detected, drawn=True, left=left)
+    return FoundCaptions("a text a picture", folder, settings, [*texts.values()], detected, drawn=True, left=left)
 
 
-def _texts_apart(folder: Path, pictures: Mapping[str, Path], languages: Sequence[str]) -> list[tuple[Path, Found]]:
+def _texts_apart(
+    folder: Path, pictures: Mapping[str, Path], languages: Sequence[str]
+) -> list[tuple[Path, FoundCaptions]]:
     """Folders in a folder whose texts are named as pictures in another one: `captions/1.txt` for `images/1.jpg`."""
     found = []
     for place in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
@@ -321,7 +323,7 @@ def _guessed_columns(file: Path, table: Table, rows: Sequence[Sequence[str]], wi
     return [PICTURE, *([LANGUAGE] if with_language else []), CAPTION, *([SPLIT] if split else [])]
 
 
-def _tree(file: Path, languages: Sequence[str]) -> Found:
+def _tree(file: Path, languages: Sequence[str]) -> FoundCaptions:
     """JSON of Karpathy's or of COCO's form; entries that do not fit are told by the corpus that reads them."""
     text = read_text(file, "JSON")
     if '"annotations"' in text and '"caption"' not in text:  # COCO's boxes, hundreds of megabytes
@@ -341,4 +343,4 @@ def _tree(file: Path, languages: Sequence[str]) -> Found:
     splits = {split_called(str(entry.get("split"))) for entry in entries}
     drawn = not {"val", "test"} <= splits  # COCO's form has none
     settings: dict[str, Any] = {"name": "karpathy", "language": known[0], "languages": known}
-    return Found(f"JSON of {form} form ({file.name})", file.parent, settings, names, detected, drawn)
+    return FoundCaptions(f"JSON of {form} form ({file.name})", file.parent, settings, names, detected, drawn)

@@ -18,7 +18,7 @@ from data.languages import language_name
 from data.pictures import SUFFIXES
 from pipeline.app.page_errors import errors_shown
 from pipeline.app.page_picture import similar, uploaded
-from pipeline.app.page_results import Request, results
+from pipeline.app.page_results import SearchRequest, results
 from pipeline.app.page_start import introduction, start
 from pipeline.app.page_text import plain
 from pipeline.app.page_translation import demonstration
@@ -66,7 +66,7 @@ def page(folder: Path) -> None:
             similar(gallery, near)
 
 
-def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
+def _inputs(gallery: Gallery) -> tuple[SearchRequest, UploadedFile | None]:
     """The fields for words and a picture, side by side, and the options; what is entered."""
     exported = gallery.exported
     codes = [_DETECT, *(sorted({*exported.languages, *exported.translators.sources("mt")}))]
@@ -111,7 +111,7 @@ def _inputs(gallery: Gallery) -> tuple[Request, UploadedFile | None]:
         reading = exported.reading(query)
         known = codes[1:] if both and not reading.certain else exported.languages
         language = exported.language_of(query, known)
-    return Request(Sentence(query, language), top, why, both, guessed), picture
+    return SearchRequest(Sentence(query, language), top, why, both, guessed), picture
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the gallery")

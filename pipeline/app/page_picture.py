@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from data.languages import language_name
-from pipeline.app.page_results import WHY, Request, explained, show_hits, shown
+from pipeline.app.page_results import WHY, SearchRequest, explained, show_hits, shown
 from pipeline.app.page_text import SIZE, isolated, plain, scaled
-from pipeline.app.page_translation import TITLE, Seen, compare_translations, targets_of
+from pipeline.app.page_translation import TITLE, PictureRegions, compare_translations, targets_of
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of_regions, generating
 from pipeline.gallery.examples import Sentence
@@ -19,7 +19,7 @@ from pipeline.visualization.pictures import read_thumbnail
 _CAPTIONS = 3  # similar ones that are shown, of each language
 
 
-def uploaded(gallery: Gallery, content: bytes, name: str, request: Request) -> Sequence[Hit]:
+def uploaded(gallery: Gallery, content: bytes, name: str, request: SearchRequest) -> Sequence[Hit]:
     """Show an uploaded picture, captions near it, its translations, and what the model writes of it if it can.
 
     Args:
@@ -82,11 +82,11 @@ def similar(gallery: Gallery, hits: Sequence[Hit]) -> None:
     show_hits(gallery, hits)
 
 
-def _read(exported: ExportedModel, content: bytes, name: str) -> Seen:
+def _read(exported: ExportedModel, content: bytes, name: str) -> PictureRegions:
     """The picture as it is shown and as the model reads it."""
     with uploaded_file(content, name) as path:
         regions, boxes = exported.regions_of(path)
-        return Seen(scaled(read_thumbnail(path, SIZE)), name, regions, boxes)
+        return PictureRegions(scaled(read_thumbnail(path, SIZE)), name, regions, boxes)
 
 
 def _columns(title: str, lines: Mapping[str, Sequence[str]]) -> None:

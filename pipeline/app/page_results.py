@@ -11,7 +11,7 @@ from PIL import Image
 from data.languages import language_name
 from pipeline.app.page_errors import errors_shown
 from pipeline.app.page_text import COLOURS, isolated, plain, runs, shortened, thumbnail
-from pipeline.app.page_translation import Seen, seen_in, targets_of, translation_dialog
+from pipeline.app.page_translation import PictureRegions, seen_in, targets_of, translation_dialog
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import generating, picture_of
 from pipeline.gallery.examples import Sentence
@@ -30,7 +30,7 @@ WHY = (
 )
 
 
-class Request(NamedTuple):
+class SearchRequest(NamedTuple):
     """What is wanted.
 
     Attributes:
@@ -48,7 +48,7 @@ class Request(NamedTuple):
     guessed: bool = False
 
 
-def results(gallery: Gallery, request: Request) -> None:
+def results(gallery: Gallery, request: SearchRequest) -> None:
     """Show the pictures for a sentence, and beside them those for its translations that the model reads."""
     exported, source = gallery.exported, request.sentence.language
     found = [_found(gallery, request)] if source in exported.languages else []
@@ -88,7 +88,7 @@ class _Column(NamedTuple):
     hits: Sequence[Hit] | None
 
 
-def _found(gallery: Gallery, request: Request) -> _Column:
+def _found(gallery: Gallery, request: SearchRequest) -> _Column:
     """The pictures for a sentence."""
     text, source = request.sentence
     hits = gallery.search(text, request.top, None if request.guessed else source)
@@ -97,7 +97,7 @@ def _found(gallery: Gallery, request: Request) -> _Column:
     return _Column(title, Sentence(text, hits.reading.read_as), hits.notes, hits)
 
 
-def _found_translated(gallery: Gallery, request: Request, target: str) -> _Column:
+def _found_translated(gallery: Gallery, request: SearchRequest, target: str) -> _Column:
     """The pictures for a translation by MT."""
     text, source = request.sentence
     translation = gallery.exported.translators.translate(text, "mt", source, target)
@@ -152,7 +152,7 @@ def shown(picture: Image.Image | None, name: str) -> None:
         st.image(picture, width="stretch", alt=name)
 
 
-def explained(exported: ExportedModel, seen: Seen, sentence: Sentence) -> None:
+def explained(exported: ExportedModel, seen: PictureRegions, sentence: Sentence) -> None:
     """A picture, and below it the words of a sentence in the colours of the regions that they depend on."""
     picture = None if seen.picture is None else seen.picture.copy()
     (explanation,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])

@@ -24,7 +24,7 @@ TITLE = "Translation with and without the picture"
 _WIDTH = 180  # pixels of a picture
 
 
-class Seen(NamedTuple):
+class PictureRegions(NamedTuple):
     """A picture that is translated with.
 
     Attributes:
@@ -60,10 +60,11 @@ def translation_dialog(gallery: Gallery, sentence: Sentence, hit: Hit) -> None:
     compare_translations(gallery.exported, sentence, seen_in(gallery, [hit]), "dialog")
 
 
-def seen_in(gallery: Gallery, hits: Sequence[Hit]) -> list[Seen]:
+def seen_in(gallery: Gallery, hits: Sequence[Hit]) -> list[PictureRegions]:
     """Pictures of a gallery, to be explained and translated with."""
     return [
-        Seen(thumbnail(hit), hit.name, *arrays) for hit, *arrays in zip(hits, *gallery.regions_of(hits), strict=True)
+        PictureRegions(thumbnail(hit), hit.name, *arrays)
+        for hit, *arrays in zip(hits, *gallery.regions_of(hits), strict=True)
     ]
 
 
@@ -73,7 +74,9 @@ def targets_of(exported: ExportedModel, source: str) -> list[str]:
     return [target for target in exported.translators.targets("mt", source) if target in looking]
 
 
-def compare_translations(exported: ExportedModel, sentence: Sentence, seen: Sequence[Seen], where: str) -> None:
+def compare_translations(
+    exported: ExportedModel, sentence: Sentence, seen: Sequence[PictureRegions], where: str
+) -> None:
     """Show the translations of a sentence, a row for each picture; words that differ are marked.
 
     Args:
@@ -116,7 +119,7 @@ def _chosen(exported: ExportedModel, source: str, target: str, key: str) -> list
 
 
 def _translated(
-    exported: ExportedModel, text: str, system: str, direction: tuple[str, str], seen: Sequence[Seen]
+    exported: ExportedModel, text: str, system: str, direction: tuple[str, str], seen: Sequence[PictureRegions]
 ) -> "list[Translation]":
     """The translation of a sentence by one system with each picture, or once for all if it does not look."""
     if not exported.translators.looks(system, *direction):
@@ -137,7 +140,7 @@ def _label(system: str) -> str:
     return "+".join([*(member.upper() for member in members), *([reranks] if reranks else [])])
 
 
-def _row(seen: Seen, titles: Sequence[str], texts: Sequence[str]) -> None:
+def _row(seen: PictureRegions, titles: Sequence[str], texts: Sequence[str]) -> None:
     """A picture, and beside it its translations: words that differ from the first are marked, and the first's own."""
     picture, *places = st.columns([2, *[10 / max(1, len(texts))] * len(texts)], vertical_alignment="center")
     if seen.picture is None:

@@ -7,7 +7,7 @@ from heapq import nlargest
 
 from pipeline.engine.console import counted, info, stage_command
 from pipeline.engine.job import Job, unique_names
-from pipeline.engine.machine import duration, rank
+from pipeline.engine.machine import duration, process_rank
 from pipeline.engine.progress import Costs, Estimate, longest_chains
 from pipeline.engine.workspace import Workspace
 from pipeline.visualization.text_table import TextTable
@@ -68,7 +68,7 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
     Raises:
         RecipeError: as `planned`.
     """
-    if rank() > 0:
+    if process_rank() > 0:
         return
     plan = planned(jobs, workspace, forced)
     costs = {step.job.key: step.cost for step in plan if step.cost is not None}

@@ -57,9 +57,9 @@ def translate(
     loaded = recipe_of(ctx, recipe, named)
     if path is None:
         raise RecipeError("translate: --with is missing; expected a system and languages, --with mt:en-de")
-    from pipeline.export.translate import Request, translate_by_recipe, translate_exported
+    from pipeline.export.translate import TranslationRequest, translate_by_recipe, translate_exported
 
-    request = Request(path, source, output, images, n_best, moses)
+    request = TranslationRequest(path, source, output, images, n_best, moses)
     with explained("augment"):
         if model is not None:
             translate_exported(model, loaded.augment, request)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Sequence
 
 from pipeline.engine.console import by_make, command, info, is_verbose
-from pipeline.engine.machine import rank
+from pipeline.engine.machine import process_rank
 from pipeline.gallery.gallery import gallery_of
 from pipeline.graph import Graph
 from pipeline.recipes.systems import parse_system
@@ -25,7 +25,7 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
         chosen: words of a command that name the same recipe and settings; none for the default.
     """
     written = write_report(graph)
-    if rank() > 0:
+    if process_rank() > 0:
         return
     for sheet in written.sheets if is_verbose() else ():
         sheet.show()

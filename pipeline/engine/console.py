@@ -15,7 +15,7 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from data.lines import is_control
-from pipeline.engine.machine import rank
+from pipeline.engine.machine import process_rank
 
 
 class _Console(Console):
@@ -76,9 +76,9 @@ def counted(count: int, what: str) -> str:
 def info(text: str, label: str = "", colour: str = "") -> None:
     """Print a message, on rank 0 only; a process that prints nothing keeps it for `unsaid`."""
     message = Message(text, label, colour)
-    if rank() == 0 and CONSOLE.quiet:
+    if process_rank() == 0 and CONSOLE.quiet:
         _unsaid.append(message)
-    elif rank() == 0:
+    elif process_rank() == 0:
         CONSOLE.control(_CLEARED)  # of a terminal alone
         CONSOLE.print(_shown(message))
 
@@ -145,7 +145,7 @@ def _shown(message: Message) -> Text:
 @contextmanager
 def status(text: str) -> Iterator[None]:
     """Show a line in a terminal for as long as the work inside takes; elsewhere nothing."""
-    shown = rank() == 0 and CONSOLE.is_terminal
+    shown = process_rank() == 0 and CONSOLE.is_terminal
     if shown:
         CONSOLE.print(Text(printable(text), "dim"), end="\r")
     try:

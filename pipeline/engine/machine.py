@@ -89,7 +89,7 @@ def peak_memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
 
 
-def rank() -> int:
+def process_rank() -> int:
     """This process's rank before any process group exists (torchrun, SLURM and Lightning set these).
 
     `RANK` alone, which something else has left in the environment, is none: torchrun sets `WORLD_SIZE` too.
@@ -126,4 +126,4 @@ def run_id() -> str:
         return f"{os.environ.get('MASTER_ADDR', '')}-{os.environ.get('MASTER_PORT', '')}"
     if started_together():
         return f"{os.environ.get('SLURM_JOB_ID', '')}-{os.environ.get('SLURM_STEP_ID', '')}"
-    return str(os.getppid() if rank() else os.getpid())  # Lightning's rank 0 starts the others
+    return str(os.getppid() if process_rank() else os.getpid())  # Lightning's rank 0 starts the others

@@ -17,7 +17,7 @@ from pipeline.engine.artifacts import FORMAT, source_digest, write_manifest
 from pipeline.engine.console import debug, error_line, info, status
 from pipeline.engine.files import is_held, lock, rename_atomically
 from pipeline.engine.job import Job
-from pipeline.engine.machine import Cost, library_versions, rank, run_id, started_together, this_machine
+from pipeline.engine.machine import Cost, library_versions, process_rank, run_id, started_together, this_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 
@@ -42,7 +42,7 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
         return False
     if force and started_together():
         raise RecipeError(f"{job.name}: --force does not work under torchrun or SLURM; delete {final} instead")
-    if rank() > 0:
+    if process_rank() > 0:
         if force:
             _barrier()
         with _ending_with_rank_0(lambda: workspace.done(job)):
@@ -173,7 +173,7 @@ def _take_part(job: Job, workspace: Workspace, inputs: Mapping[str, Path]) -> No
         _wait_for_rank_0(lambda: workspace.done(job) or workspace.beginning(job).get("run") == run_id(), workspace, job)
         if not (partial / "manifest.json").is_file() and not workspace.done(job):
             # A copy of its own: rank 0 may rename its folder while we still write.
-            own = partial.with_name(f"{partial.name}-{run_id()}-{rank()}")
+            own = partial.with_name(f"{partial.name}-{run_id()}-{process_rank()}")
             shutil.rmtree(own, ignore_errors=True)
             own.mkdir()
             (own / "checkpoints").symlink_to((partial / "checkpoints").absolute())
@@ -243,6 +243,7 @@ def _wait_for_rank_0(ready: Callable[[], bool], workspace: Workspace, job: Job) 
                 seen = now
             elif now - seen > PATIENCE and not ready():
                 raise RecipeError(
-                    f"{job.name}: this is rank {rank()} by RANK, SLURM_PROCID or LOCAL_RANK of the environment, and "
-                    f"rank 0 has not worked on it for {PATIENCE:.0f} s; start all ranks again, or unset these variables"
+                    f"{job.name}: this is rank {process_rank()} by RANK, SLURM_PROCID or LOCAL_RANK of the environment"
+                    f", and rank 0 has not worked on it for {PATIENCE:.0f} s; start all ranks again, or unset these "
+                    "variables"
                 )

@@ -13,7 +13,7 @@ from pipeline.engine.artifacts import source_digest
 from pipeline.engine.console import Message, debug, info, unsaid
 from pipeline.engine.executors import JobExecutor, LocalProcesses, gpus_of, processes_for, trains_alone
 from pipeline.engine.job import Job, topological_order
-from pipeline.engine.machine import rank, started_together
+from pipeline.engine.machine import process_rank, started_together
 from pipeline.engine.machine_errors import explained
 from pipeline.engine.perform import keep_old, perform
 from pipeline.engine.progress import Progress
@@ -63,7 +63,7 @@ class Runner:
         """
         named = list(jobs)
         wanted = [job for job in named if force or not self.workspace.done(job)]
-        if rank() == 0:
+        if process_rank() == 0:
             self._progress.line_up(named)
             if wanted:
                 self._progress.expect(wanted, self.workspace.manifests_of_this_machine())
@@ -140,7 +140,7 @@ class Runner:
 
     def _say(self, job: Job, performed: bool) -> None:
         """Say what has become of a job, on rank 0."""
-        if rank() > 0:
+        if process_rank() > 0:
             return
         manifest = self.workspace.manifest(job)
         figure = job.headline(manifest.get("metrics", {}))

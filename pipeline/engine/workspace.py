@@ -20,7 +20,7 @@ from pipeline.engine.artifacts import read_manifest
 from pipeline.engine.console import stage_command
 from pipeline.engine.files import digests, fingerprint, write_atomically, writing_to
 from pipeline.engine.job import Job
-from pipeline.engine.machine import rank, same_machine, this_machine
+from pipeline.engine.machine import process_rank, same_machine, this_machine
 from pipeline.errors import RecipeError
 
 _BEGUN, _OWNER = "started.json", "recipe.txt"
@@ -124,7 +124,7 @@ class Workspace:
     def claim(self, name: str, file: str) -> None:
         """Give a recipe its folder, unless another one has it; see `of_recipe`."""
         folder = self.of_recipe(name, file)
-        if rank() == 0 and self._owner(name) != (owner := self._from_here(file)):
+        if process_rank() == 0 and self._owner(name) != (owner := self._from_here(file)):
             with writing_to(folder):
                 write_atomically(folder / _OWNER, owner)
 
@@ -141,7 +141,7 @@ class Workspace:
     def note(self, recipe: str, stage: str, jobs: Mapping[str, Job]) -> None:
         """Write down which keys a recipe uses for a stage."""
         assert not self.read_only
-        if rank() == 0:
+        if process_rank() == 0:
             path = self.root / recipe / f"{stage}.json"
             _write_json(path, {name: {"key": job.key, "folder": str(self.folder(job))} for name, job in jobs.items()})
 

@@ -19,7 +19,7 @@ from data.language_codes import NLLB, spellings
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import Measured, known_languages, overlaps_of
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.seen import Seen, picture_hash
+from pipeline.export.training_hashes import TrainingHashes, picture_hash
 
 CATEGORIES = {"t2i": ("queries", "corpus"), "i2t": ("corpus", "queries")}
 """Category of a task → the parts of its data that hold captions, and images."""
@@ -138,7 +138,7 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
         RecipeError: the model has no single vectors or reads no pictures, the task has no such split, or its data
             cannot be loaded.
     """
-    encoder, seen = BenchmarkEncoder(exported, languages), Seen.load(exported.folder)
+    encoder, seen = BenchmarkEncoder(exported, languages), TrainingHashes.load(exported.folder)
     exported.require_pixels()
     if split is not None and split not in task.eval_splits:
         splits = ", ".join(task.eval_splits)
@@ -172,7 +172,7 @@ def _load(task: Any) -> None:
         ) from None
 
 
-def _measured(task: Any, split: str, language: str, scores: Mapping[str, Any], seen: Seen | None) -> Measured:
+def _measured(task: Any, split: str, language: str, scores: Mapping[str, Any], seen: TrainingHashes | None) -> Measured:
     """Figures of one subset, and what the model has seen of it."""
     data, (of_captions, of_images) = task.dataset[scores["hf_subset"]][split], CATEGORIES[str(task.metadata.category)]
     texts, images = list(data[of_captions]["text"]), data[of_images]

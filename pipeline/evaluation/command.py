@@ -14,7 +14,7 @@ from pipeline.evaluation.benchmark import NDCG, all_languages, benchmark_task, l
 from pipeline.evaluation.measure import Compared, Measured, compare, measure, shared_languages
 from pipeline.evaluation.network_model import HUB, network_model
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.seen import TRAIN, VAL
+from pipeline.export.training_hashes import TRAIN, VAL
 from pipeline.recipes.settings import Recipe, ReportSettings
 from pipeline.reporting.results import MEDIANS, ONE_SEED, shown_interval
 from pipeline.visualization.text_table import TextTable, shown_difference

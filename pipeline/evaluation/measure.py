@@ -19,7 +19,7 @@ from pipeline.analyses.sets import EvaluationSet
 from pipeline.engine.files import digests
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.seen import TRAIN, VAL, Overlap, Seen, picture_hash
+from pipeline.export.training_hashes import TRAIN, VAL, Overlap, TrainingHashes, picture_hash
 
 _ENDS = ("value", "low", "high")
 _PICTURES = 256  # regions of so many are in memory at once
@@ -157,7 +157,7 @@ def measure(
     """
     given = {caption.language for caption in on.captions if among is None or caption.language in among}
     languages = known_languages(exported, given, f"{on.label}, {on.split}")
-    seen = Seen.load(exported.folder)  # before hours of reading pictures
+    seen = TrainingHashes.load(exported.folder)  # before hours of reading pictures
     captions = [caption for caption in on.captions if caption.language in languages]
     place = {name: row for row, name in enumerate(dict.fromkeys(caption.image_id for caption in captions))}
     images = _encode_images(exported, on, list(place), workers)
@@ -182,9 +182,9 @@ def measure(
 
 
 def overlaps_of(
-    seen: Seen | None, names: Sequence[str] | None, pictures: Sequence[int] | None, texts: Sequence[str]
+    seen: TrainingHashes | None, names: Sequence[str] | None, pictures: Sequence[int] | None, texts: Sequence[str]
 ) -> dict[str, Overlap] | None:
-    """What of images and captions training and validation have seen, as `Seen.overlap` says; None: not known."""
+    """What of images and captions training and validation have seen (`TrainingHashes.overlap`); None: not known."""
     return None if seen is None else {split: seen.overlap(split, names, pictures, texts) for split in (TRAIN, VAL)}
 
 

@@ -38,7 +38,7 @@ _NAMED = 5  # lines without a picture, or with unknown words, that are named
 
 
 @dataclass(frozen=True)
-class Request:
+class TranslationRequest:
     """What `translate` is asked for.
 
     Attributes:
@@ -82,8 +82,8 @@ class Sight:
 
 
 def translate_lines(
-    request: Request, load: Callable[[], list[tuple[Searched, SubWords]]], options: AugmentSettings, sight: Sight,
-    casing: Casing,
+    request: TranslationRequest, load: Callable[[], list[tuple[Searched, SubWords]]], options: AugmentSettings,
+    sight: Sight, casing: Casing,
 ) -> None:  # fmt: skip
     """Translate a file line by line with translators.
 
@@ -141,7 +141,7 @@ def translate_lines(
     _tell(len(lines), request.path, counts, blind)
 
 
-def _beam(request: Request, options: AugmentSettings) -> BeamSettings:
+def _beam(request: TranslationRequest, options: AugmentSettings) -> BeamSettings:
     """The search; a RecipeError if it does not find as many translations as are asked for."""
     if not 1 <= request.n_best <= options.beam_size:
         raise RecipeError(
@@ -197,7 +197,7 @@ def _standard_input() -> list[str]:
 
 
 def _pictures(
-    request: Request, sight: Sight, readable: Sequence[bool], networks: Sequence[Searched]
+    request: TranslationRequest, sight: Sight, readable: Sequence[bool], networks: Sequence[Searched]
 ) -> tuple[RegionStore | None, list[str | None] | None]:
     """The regions, and the image of each line, None for a line without one; (None, None) where nothing looks.
 
@@ -253,7 +253,7 @@ def _moses(start: int, end: int, translated: dict[int, list[Translated]], n_best
     return nbest_lines(candidates, [[translation.score for translation in some] for some in lists], start)
 
 
-def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) -> None:
+def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: TranslationRequest) -> None:
     """Translate a file line by line with a recipe's translators, its own or borrowed; `images` are ids of their corpus.
 
     Args:
@@ -283,7 +283,7 @@ def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Request) 
     translate_lines(request, lambda: [load_translator(folder) for folder in folders], recipe.augment, sight, casing)
 
 
-def translate_exported(model: Path, options: AugmentSettings, request: Request) -> None:
+def translate_exported(model: Path, options: AugmentSettings, request: TranslationRequest) -> None:
     """Translate a file line by line with the translators of an exported model; `images` are picture files.
 
     Args:

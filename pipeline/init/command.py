@@ -18,7 +18,7 @@ from data.language_codes import ISO_639_1, require_language
 from data.own_captions.corpus import read_found, split_of_images
 from data.own_captions.data_set_files import HUB, is_data_set
 from data.own_captions.data_sets import write_data_set
-from data.own_captions.detection import Found, look_at
+from data.own_captions.detection import FoundCaptions, look_at
 from data.pictures import is_written, unfit_name
 from data.report import data_report
 from pipeline.engine.console import command, counted, info, status
@@ -129,7 +129,7 @@ def _output(source: str, options: InitOptions) -> Path:
     return output.relative_to(here) if output.is_relative_to(here) else output
 
 
-def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> Found:
+def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> FoundCaptions:
     """The captions: those of a folder, or those of a data set, once they are written as a TSV beside the recipe."""
     if not source.startswith(HUB) and not Path(source).is_dir():
         raise DataError(
@@ -151,7 +151,7 @@ def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> 
     return found
 
 
-def _check(found: Found, corpus: Corpus) -> None:
+def _check(found: FoundCaptions, corpus: Corpus) -> None:
     """Refuse what `prepare` would refuse later, but for pictures that cannot be read."""
     images, where = split_of_images(corpus), found.captions
     without = {one.image_id: one for one in reversed(corpus.captions) if one.image_id not in corpus.pictures}
@@ -188,7 +188,7 @@ def _worst(errors: Sequence[Finding]) -> str:
     return f"{what} ({count:,}×: {', '.join(examples[:3])})" + ("; are the columns swapped?" if swapped else "")
 
 
-def _plan(source: str, found: Found, corpus: Corpus, options: InitOptions) -> Plan:
+def _plan(source: str, found: FoundCaptions, corpus: Corpus, options: InitOptions) -> Plan:
     """What the recipe is written from, once the networks have been tried."""
     counts = Counter(caption.language for caption in corpus.captions)
     languages = [language for language, _ in counts.most_common()]

@@ -11,7 +11,7 @@ from data.captions import SPLITS
 from data.corpora import Corpus
 from data.languages import language_name
 from data.own_captions.corpus import split_of_images
-from data.own_captions.detection import Found
+from data.own_captions.detection import FoundCaptions
 from pipeline.engine.console import counted, printable
 from pipeline.init.networks import GET_DUAL_ENCODER, Backbone, Dual, Translator
 
@@ -100,7 +100,7 @@ class Plan:
     """
 
     source: str
-    found: Found
+    found: FoundCaptions
     corpus: Corpus
     languages: list[str]
     dual: Dual

@@ -23,7 +23,7 @@ from pipeline.analyses.generated import SEARCH
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import command, info, stage_command
 from pipeline.engine.job import Job
-from pipeline.engine.machine import rank
+from pipeline.engine.machine import process_rank
 from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -74,7 +74,7 @@ def draw(graph: Graph, runner: Runner, force: bool = False) -> None:
     workspace, trained = graph.workspace, trained_drawings(graph)
     runner.expect(trained, force)
     runner.run(trained, force)
-    if rank() > 0:
+    if process_rank() > 0:
         return
     workspace.note(graph.recipe.name, "draw", {job.name: job for job in trained})
     info("the pictures:")

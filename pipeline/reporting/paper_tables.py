@@ -6,7 +6,7 @@ from dataclasses import replace
 from modules.metrics.retrieval import RECALLS
 from pipeline.analyses.registry import ANALYSES
 from pipeline.engine.job import Job, topological_order
-from pipeline.engine.machine import rank
+from pipeline.engine.machine import process_rank
 from pipeline.engine.runner import Runner
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Table
@@ -64,9 +64,9 @@ def table(graph: Graph, runner: Runner, name: str | None) -> None:
         runner.run(jobs)
     finally:  # what is done is recorded, whatever stops the rest
         variants = variants_of(graph)
-        if rank() == 0:
+        if process_rank() == 0:
             record(graph, topological_order(jobs, "vse"), variants)
-    if rank() > 0:
+    if process_rank() > 0:
         return
     for sheet in paper_tables(str(name), Figures(graph, records_of(graph.recipe), variants)):
         sheet.show()

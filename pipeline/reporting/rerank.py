@@ -7,7 +7,7 @@ from modules.metrics.intervals import Difference
 from modules.metrics.surface_scores import SURFACE_MEASURES
 from modules.translators.nbest import Scored
 from pipeline.engine.job import Job
-from pipeline.engine.machine import rank
+from pipeline.engine.machine import process_rank
 from pipeline.graph import Graph
 from pipeline.reporting.records import record, records_of, rounded
 from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures
@@ -18,7 +18,7 @@ from pipeline.visualization.text_table import TextTable, shown_difference
 
 def show_comparisons(graph: Graph, jobs: Sequence[Job]) -> None:
     """Record finished jobs of the stage, if the recipe asks for it, and print the comparisons of features."""
-    if rank() > 0:
+    if process_rank() > 0:
         return
     record(graph, jobs, {})
     for sheet in rerank_tables(Figures(graph, records_of(graph.recipe)), graph.comparisons):

@@ -6,7 +6,7 @@ from modules.metrics.intervals import Interval
 from modules.metrics.sentence_similarity import pearson_interval
 from pipeline.engine.console import command, info, stage_command
 from pipeline.engine.job import Job
-from pipeline.engine.machine import rank
+from pipeline.engine.machine import process_rank
 from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -31,7 +31,7 @@ def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
     runner.expect(jobs, force)
     runner.run(jobs, force)
     workspace.note(recipe.name, "sts", {f"{job.name} {job.key}": job for job in jobs})
-    if rank() > 0:
+    if process_rank() > 0:
         return
     record(graph, jobs, sts_variants(rows))
     for sheet in sts_tables(Figures(graph, records_of(recipe), sts_variants(rows)), rows):

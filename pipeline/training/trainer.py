@@ -74,7 +74,7 @@ def log_folder(recipe: Recipe, name: str, key: str) -> Path:
     return LOGS / recipe.name / name / key[:DIGITS]
 
 
-class Estimate(Callback):
+class TimeEstimate(Callback):
     """Prints how long a training will take, once a few steps have been timed; nothing for a short one."""
 
     def __init__(self, disk: float) -> None:
@@ -213,7 +213,8 @@ def fit(
         settings, log_dir, max_epochs=epochs,
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,
         callbacks=[
-            SeedEachEpoch(seed), LearningRateMonitor("epoch"), Estimate(disk_for_training(module, folder, averaged)),
+            SeedEachEpoch(seed), LearningRateMonitor("epoch"),
+            TimeEstimate(disk_for_training(module, folder, averaged)),
             Charts(languages), Pace(peak_memory_mb), keep, resume, *callbacks,
         ],
     )  # fmt: skip

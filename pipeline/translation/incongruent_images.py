@@ -27,7 +27,7 @@ from pipeline.training.trainer import log_folder
 from pipeline.translation.evaluation import best_of_rows, settings_of_test
 from pipeline.translation.parallel_text import ParallelText, parallel_text_of, sentences_of
 from pipeline.translation.translator_files import load_translator
-from pipeline.visualization.attention import Seen, attention_html, attention_picture
+from pipeline.visualization.attention import AttendedSentence, attention_html, attention_picture
 from pipeline.visualization.dashboards import log_picture, plain
 
 VERSION = 4  # 3: intervals over images; 4: a translation is ambiguous by its share of all alignments
@@ -169,7 +169,7 @@ def _write(path: Path, rows: Sequence[dict[str, Any]], looks: Mapping[str, _Look
 
 @rank_zero_only
 def _log(
-    log_dir: Path, drawn: Sequence[Seen], pairs: ParallelText, rows: Sequence[dict[str, Any]],
+    log_dir: Path, drawn: Sequence[AttendedSentence], pairs: ParallelText, rows: Sequence[dict[str, Any]],
     looks: Mapping[str, _Look],
 ) -> None:  # fmt: skip
     """Attention on the pictures, and translations that differ with the picture, in TensorBoard."""
@@ -189,7 +189,7 @@ def _log(
 
 def _attention(
     network: Translator, bpe: JointBPE, pairs: ParallelText, rows: Sequence[dict[str, Any]], pictures: dict[str, Path]
-) -> list[Seen]:
+) -> list[AttendedSentence]:
     """The attention of words to regions while the human translation is read, of sentences drawn at random."""
     rows = [row for row in rows if row["seen_id"] in pictures]
     chosen = random.Random(0).sample(rows, min(_DRAWN, len(rows)))
@@ -203,5 +203,5 @@ def _attention(
         tokens = [bpe.tokenizer.id_to_token(number) or "" for number in row[sides[network.looks_at]]]
         boxes = pairs.store.boxes[pairs.store.rows([row["seen_id"]])[0]]
         texts, picture = (row[pairs.source], row[pairs.target]), pictures[row["seen_id"]]
-        seen.append(Seen(row["seen_id"], picture, texts, tokens, weights[: len(tokens)], boxes))
+        seen.append(AttendedSentence(row["seen_id"], picture, texts, tokens, weights[: len(tokens)], boxes))
     return seen

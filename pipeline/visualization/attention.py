@@ -25,7 +25,7 @@ def outline(picture: Image.Image, box: NDArray[np.floating], colour: str, width:
     ImageDraw.Draw(picture).rectangle(corners, outline=colour, width=width)
 
 
-class Seen(NamedTuple):
+class AttendedSentence(NamedTuple):
     """A sentence and its attention to regions.
 
     Attributes:
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
     boxes: NDArray[np.floating]
 
 
-def attention_html(path: Path, title: str, sentences: Sequence[Seen], languages: tuple[str, str]) -> None:
+def attention_html(path: Path, title: str, sentences: Sequence[AttendedSentence], languages: tuple[str, str]) -> None:
     """Write one page, its pictures inside it: the regions with most attention framed, the strongest red."""
     shown = []
     for sentence in sentences:
@@ -56,7 +56,7 @@ def attention_html(path: Path, title: str, sentences: Sequence[Seen], languages:
     path.write_text(page, encoding="utf-8")
 
 
-def attention_picture(sentence: Seen, words: int = 2 * _COLUMNS) -> Image.Image:
+def attention_picture(sentence: AttendedSentence, words: int = 2 * _COLUMNS) -> Image.Image:
     """A sentence in large letters, and below it its picture once for each of its sharpest words, framed as on the page.
 
     Args:
@@ -91,7 +91,7 @@ def words_of(tokens: Sequence[str], weights: Sequence[Sequence[float]]) -> list[
     return [(word, np.array(shares).mean(0)) for word, shares in words]
 
 
-def _sharpest(sentence: Seen, count: int) -> list[tuple[str, NDArray[np.floating]]]:
+def _sharpest(sentence: AttendedSentence, count: int) -> list[tuple[str, NDArray[np.floating]]]:
     """The words with the sharpest attention, in the order of the sentence, with their weights."""
     words = [
         (word, share) for word, share in words_of(sentence.tokens, sentence.weights) if any(map(str.isalnum, word))
@@ -100,7 +100,9 @@ def _sharpest(sentence: Seen, count: int) -> list[tuple[str, NDArray[np.floating
     return [words[place] for place in sorted(chosen)]
 
 
-def _framed(sentence: Seen, share: NDArray[np.floating], size: int = _SIZE, thickest: float = 6) -> Image.Image | None:
+def _framed(
+    sentence: AttendedSentence, share: NDArray[np.floating], size: int = _SIZE, thickest: float = 6
+) -> Image.Image | None:
     """The picture with frames around the three regions with the largest shares, red before yellow before blue.
 
     Args:

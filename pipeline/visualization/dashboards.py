@@ -29,8 +29,8 @@ from pipeline.visualization.pictures import (
     BLACK,
     GREEN,
     GREY,
-    Hit,
     Line,
+    ShownPicture,
     embedded,
     hit_sheet,
     picture_sheet,
@@ -105,7 +105,7 @@ def log_pictures(log_dir: Path, pictures: Mapping[str, NDArray[np.uint8]]) -> No
             log_picture(board, tag, Image.fromarray(pixels))
 
 
-class Query(NamedTuple):
+class GalleryQuery(NamedTuple):
     """Words, their language, and the image that they are about."""
 
     text: str
@@ -134,7 +134,7 @@ class QueryGallery(pl.Callback):
     needs_pictures: ClassVar[bool] = True
 
     def __init__(
-        self, queries: Sequence[Query], captions: Sequence[Query], image_ids: Sequence[str],
+        self, queries: Sequence[GalleryQuery], captions: Sequence[GalleryQuery], image_ids: Sequence[str],
         encode: Callable[[str, str], list[int]], store: RegionStore, pictures: Mapping[str, Path],
         top: int = 5, every: int = 5, images: int = 4, tag: str = "gallery",
     ) -> None:  # fmt: skip
@@ -177,7 +177,7 @@ class QueryGallery(pl.Callback):
         words = self._encoded(module, self.queries)
         blocks = (module.model.similarity(self._encoded_images(module, rows), words) for rows in _parts(self.rows))
         scores = torch.cat([block.float().cpu() for block in blocks])
-        shown: dict[str, list[tuple[Line, list[Hit]]]] = {}
+        shown: dict[str, list[tuple[Line, list[ShownPicture]]]] = {}
         for query, column in zip(self.queries, scores.t(), strict=True):
             own = self.image_ids.index(query.image_id)
             hits = [
@@ -203,7 +203,7 @@ class QueryGallery(pl.Callback):
     def _encoded_images(self, module: Any, rows: np.ndarray) -> Any:
         return encoded_images(module.model, self.store.regions[rows])
 
-    def _encoded(self, module: Any, sentences: Sequence[Query]) -> Any:
+    def _encoded(self, module: Any, sentences: Sequence[GalleryQuery]) -> Any:
         return encoded_captions(module.model, self.encode, [(query.text, query.language) for query in sentences])
 
 
@@ -213,11 +213,11 @@ def query_galleries(
     kind: type[QueryGallery] = QueryGallery,
 ) -> list[pl.Callback]:  # fmt: skip
     """A `QueryGallery` of a split: so many `queries` a language, `most` images, always the same; else []."""
-    choices: dict[tuple[str, str], Query] = {}
+    choices: dict[tuple[str, str], GalleryQuery] = {}
     for row in captions.to_list():
         image_id, language = row["image_id"], row["language"]
         if row["split"] == split and row["source"] == HUMAN and language in languages:
-            choices.setdefault((image_id, language), Query(row["text"], language, image_id))
+            choices.setdefault((image_id, language), GalleryQuery(row["text"], language, image_id))
     shown_ids = pictures if kind.needs_pictures else store
     seen = sorted({image_id for image_id, _ in choices if image_id in shown_ids and image_id in store})
     image_ids = random.Random(0).sample(seen, min(most, len(seen)))
@@ -227,7 +227,7 @@ def query_galleries(
     return [kind(shown, pool, image_ids, encode, store, pictures, tag=tag)] if image_ids else []
 
 
-def _by_language(queries: Sequence[Query]) -> dict[str, list[Query]]:
+def _by_language(queries: Sequence[GalleryQuery]) -> dict[str, list[GalleryQuery]]:
     languages = dict.fromkeys(query.language for query in queries)
     return {language: [query for query in queries if query.language == language] for language in languages}
 

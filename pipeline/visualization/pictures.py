@@ -20,7 +20,7 @@ from data.images import open_picture
 
 Line = str | tuple[str, str]  # text on a sheet; black, or with its colour
 Shown = Path | Image.Image | None  # a file, or a picture that fits into a square of 128 pixels
-Hit = tuple[Path | None, str, bool]  # a picture that was found, what is written below it, whether it is the right one
+ShownPicture = tuple[Path | None, str, bool]  # a picture, what is written below it, whether it is the right one
 GREEN, GREY, BLACK = "#1a7f37", "#6e7781", "#1f2328"
 _SIZE, _LINE, _THUMBNAIL, _GAP = 15, 20, 128, 10
 _OTHER_FONTS = [
@@ -71,7 +71,7 @@ def picture_sheet(rows: Sequence[tuple[Sequence[Shown], Sequence[Line]]], width:
     return sheet
 
 
-def hit_sheet(queries: Sequence[tuple[Line, Sequence[Hit]]]) -> Image.Image:
+def hit_sheet(queries: Sequence[tuple[Line, Sequence[ShownPicture]]]) -> Image.Image:
     """For each query its words and, in a row below them, the pictures that were found; right ones framed green."""
     columns = max(5, *(len(hits) for _, hits in queries), 0)
     width, strip = columns * (_THUMBNAIL + _GAP) + _GAP, _THUMBNAIL + _LINE + 2 * _GAP

@@ -16,7 +16,7 @@ from pipeline.engine.files import digest_of
 from pipeline.export.exported_files import ABOUT, FORMAT, RERANKER, TRANSLATORS
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.picture_reading import STANDARD
-from pipeline.export.seen import SEEN
+from pipeline.export.training_hashes import SEEN
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.training.model_files import save_model, save_weights

@@ -62,11 +62,11 @@ def uploads(folder: str, picture: str) -> None:
     from pathlib import Path
 
     from pipeline.app.page_picture import uploaded
-    from pipeline.app.page_results import Request, Sentence
+    from pipeline.app.page_results import SearchRequest, Sentence
     from pipeline.gallery.gallery import Gallery
 
     content = Path(picture).read_bytes()
-    uploaded(Gallery.open(folder), content, "mine.png", Request(Sentence("", "en"), 2, False, False))
+    uploaded(Gallery.open(folder), content, "mine.png", SearchRequest(Sentence("", "en"), 2, False, False))
 
 
 @pytest.mark.parametrize("empty", [False, True])

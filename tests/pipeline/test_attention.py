@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.visualization.attention import Seen, _framed, attention_html, attention_picture, words_of
+from pipeline.visualization.attention import AttendedSentence, _framed, attention_html, attention_picture, words_of
 
 BOXES = np.array([[0.0, 0.0, 1.0, 1.0], [0.2, 0.2, 0.6, 0.6], [0.5, 0.5, 0.9, 0.9]])
 
 
-def seen(path: Path, weights: list[list[float]]) -> Seen:
+def seen(path: Path, weights: list[list[float]]) -> AttendedSentence:
     Image.new("RGB", (150, 150), "white").save(path / "white.png")
-    return Seen("white.png", path / "white.png", ("a <dog>", "ein Hund"), ["▁ein", "▁hu", "nd"], weights, BOXES)
+    return AttendedSentence(
+        "white.png", path / "white.png", ("a <dog>", "ein Hund"), ["▁ein", "▁hu", "nd"], weights, BOXES
+    )
 
 
 def test_sub_words_are_put_together_with_the_mean_of_their_weights() -> None:

@@ -23,7 +23,7 @@ from pipeline.evaluation.benchmark import (
 from pipeline.evaluation.measure import measure
 from pipeline.evaluation.network_model import network_model
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.seen import TRAIN
+from pipeline.export.training_hashes import TRAIN
 from tests.modules.dual_networks import save
 from tests.pipeline.tiny import Tiny, at
 

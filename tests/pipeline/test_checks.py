@@ -13,7 +13,7 @@ from modules.errors import ModelError
 from modules.pretrained import adapters
 from modules.retrieval_models import build_model
 from pipeline.commands.recipes import _extras_of
-from pipeline.engine.machine import rank
+from pipeline.engine.machine import process_rank
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -257,9 +257,9 @@ def test_a_rank_without_a_number_of_ranks_is_none(monkeypatch) -> None:
     for name in ("LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RANK", "1")
-    assert rank() == 0
+    assert process_rank() == 0
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert rank() == 1
+    assert process_rank() == 1
 
 
 def test_an_empty_name_of_the_artifacts_is_none(monkeypatch) -> None:

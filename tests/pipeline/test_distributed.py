@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 
 from pipeline.engine.job import Job
-from pipeline.engine.machine import rank, run_id, started_together
+from pipeline.engine.machine import process_rank, run_id, started_together
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
@@ -183,7 +183,7 @@ def test_srun_starts_all_ranks_at_once(monkeypatch) -> None:
     for name, value in SRUN.items():
         monkeypatch.setenv(name, value)
     assert started_together()
-    assert rank() == 2
+    assert process_rank() == 2
     assert run_id() == "7-0"
 
 
@@ -192,8 +192,8 @@ def test_what_srun_has_not_started_is_one_process(monkeypatch, environment: dict
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert not started_together()
-    assert rank() == 0
+    assert process_rank() == 0
     trainer = make_trainer(TrainerSettings(accelerator="cpu", progress=False))
     assert (trainer.world_size, trainer.global_rank) == (1, 0)
     monkeypatch.setenv("LOCAL_RANK", "1")  # one that Lightning has started in there
-    assert rank() == 1
+    assert process_rank() == 1

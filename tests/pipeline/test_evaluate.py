@@ -24,7 +24,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import measure, shared_languages
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.seen import SEEN, TRAIN, VAL, Seen, name_hash
+from pipeline.export.training_hashes import SEEN, TRAIN, VAL, TrainingHashes, name_hash
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
@@ -124,7 +124,7 @@ def test_each_picture_is_read_once_for_its_hash(used: Tiny, exported, folder: Pa
     (row,) = [one for one in Graph(used.recipe(), workspace).rows if one.name == "human"]
     workspace.fingerprint(list(pictures_of(workspace.folder(row.job.inputs["corpus"])).values()))
     read.clear()
-    found = Seen.of(row.job, workspace)
+    found = TrainingHashes.of(row.job, workspace)
     assert found
     assert read == []
     expected = load_file(exported.folder / SEEN)
@@ -246,12 +246,12 @@ def test_of_an_older_export_it_is_not_known(used: Tiny, older: ExportedModel, fo
 def test_damaged_hashes_are_one_line(exported: ExportedModel, tmp_path: Path) -> None:
     (tmp_path / SEEN).write_bytes(b"no tensors")
     with pytest.raises(RecipeError, match=r"seen\.safetensors: not readable"):
-        Seen.load(tmp_path)
+        TrainingHashes.load(tmp_path)
     save_file(
         {name: one.astype(np.float32) for name, one in load_file(exported.folder / SEEN).items()}, tmp_path / SEEN
     )
     with pytest.raises(RecipeError, match=r"seen\.safetensors: not readable .*whole numbers"):
-        Seen.load(tmp_path)
+        TrainingHashes.load(tmp_path)
 
 
 def test_hashes_are_sorted_and_few_bytes(used: Tiny, exported: ExportedModel) -> None:

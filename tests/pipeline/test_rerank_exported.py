@@ -154,12 +154,12 @@ def compares(folder: str, picture: str, *places: str) -> None:
     """A page that shows the translations of a sentence with a picture, in each of some places."""
     from pathlib import Path
 
-    from pipeline.app.page_translation import Seen, compare_translations
+    from pipeline.app.page_translation import PictureRegions, compare_translations
     from pipeline.export.exported_model import ExportedModel
     from pipeline.gallery.examples import Sentence
 
     exported = ExportedModel.load(Path(folder))
-    seen = Seen(None, "x", *exported.regions_of(Path(picture)))
+    seen = PictureRegions(None, "x", *exported.regions_of(Path(picture)))
     for where in places:
         compare_translations(exported, Sentence("a red ball", "en"), [seen], where)
 

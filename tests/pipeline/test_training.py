@@ -17,7 +17,7 @@ from pipeline.retrieval.rows import recall_headline
 from pipeline.training import trainer as training
 from pipeline.training.checkpoints import Best, disk_for_training
 from pipeline.training.model_files import load_best
-from pipeline.training.trainer import Estimate
+from pipeline.training.trainer import TimeEstimate
 from tests.pipeline.tiny import Tiny
 
 
@@ -29,14 +29,14 @@ def test_duration(seconds, said):
 def estimate_of(
     monkeypatch, pace: float, steps: int, precision: str = "32-true", device: str = "cpu", cost: float = 9.0
 ) -> list[str]:
-    """What `Estimate` says of a training of so many steps at so many seconds a step (the first takes far longer)."""
+    """What `TimeEstimate` says of a training of so many steps at so many seconds a step (the first takes longer)."""
     lines: list[str] = []
     clock = iter([0.0] + [100 + pace * n for n in range(1000)])
     monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(training, "info", lines.append)
     monkeypatch.setattr(training, "debug", lines.append)
     monkeypatch.setattr(training, "bfloat16_cost", lambda: cost)
-    callback, module = Estimate(disk=5e7), SimpleNamespace(device=torch.device(device))
+    callback, module = TimeEstimate(disk=5e7), SimpleNamespace(device=torch.device(device))
     for step in range(1, min(steps, 60) + 1):
         trainer = SimpleNamespace(
             estimated_stepping_batches=steps, fit_loop=SimpleNamespace(total_batch_idx=step - 1), precision=precision

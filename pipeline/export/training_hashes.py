@@ -48,7 +48,7 @@ class Overlap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class TrainingHashes:
     """Hashes of what a model was trained on, and of what its epoch was chosen on.
 
     Attributes:
@@ -58,7 +58,7 @@ class Seen:
     hashes: Mapping[str, Mapping[str, Hashes]]
 
     @classmethod
-    def of(cls, trained: Job, workspace: Workspace) -> "Seen | None":
+    def of(cls, trained: Job, workspace: Workspace) -> "TrainingHashes | None":
         """What the training of a retrieval model, and of its teacher, has seen: captions, their images, validation.
 
         Pictures that are not at hand, or cannot be read, have no hash. None if a table of captions is gone.
@@ -78,7 +78,7 @@ class Seen:
         save_file({f"{split}.{kind}": hashes for split, of in self.hashes.items() for kind, hashes in of.items()}, path)
 
     @classmethod
-    def load(cls, folder: Path) -> "Seen | None":
+    def load(cls, folder: Path) -> "TrainingHashes | None":
         """Those of an exported model; None if it was exported without them.
 
         Raises:
