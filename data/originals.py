@@ -7,13 +7,17 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from data.corpora import karpathy, multi30k
 from data.errors import DataError
 from data.lines import visible_files
 from data.pictures import SUFFIXES, is_inside
 
+_TIMEOUT = 30.0  # seconds without an answer
 _MULTI30K_COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 _ON_REQUEST = "the pictures belong to users of Flickr; they are given for research and education"
 
@@ -213,3 +217,65 @@ def _take(archive: zipfile.ZipFile, member: str, target: Path) -> None:
         half.replace(target)
     finally:
         half.unlink(missing_ok=True)
+
+
+def is_open(part: Part) -> bool:
+    """Can it be downloaded without a request?"""
+    return bool(part.archive and part.archive.address) or any(file.address for file in part.files)
+
+
+def is_incomplete(part: Part, root: Path) -> bool:
+    """Is something of it missing in a data root?"""
+    return any(not (root / file.path).is_file() for file in part.files) or pictures_here(part, root) < part.pictures
+
+
+def state(part: Part, root: Path) -> tuple[str, list[str]]:
+    """What of a part is in a data root, and what is wrong with files that are not its own."""
+    if part.folder:
+        return f"{pictures_here(part, root):,} of {part.pictures:,} pictures; digests not checked", []
+    here = [file for file in part.files if (root / file.path).is_file()]
+    found = {root / file.path: fault_of(root / file.path, file.size, file.sha256) for file in here}
+    faults = [f"{path}: {fault}" for path, fault in found.items() if fault]
+    checked = "SHA-256" if all(file.sha256 for file in part.files) else "size; digest not checked"
+    count = len(part.files)
+    return (
+        f"{len(here)} of {count} file{'s' * (count != 1)}, {len(here) - len(faults)} as published ({checked})",
+        faults,
+    )
+
+
+def to_download(part: Part, root: Path) -> list[Original | Archive]:
+    """The files that a data root lacks of a part and that need no request."""
+    files: list[Original | Archive] = [file for file in part.files if file.address and not (root / file.path).is_file()]
+    if part.archive and part.archive.address and not (root / part.archive.name).is_file():
+        files.append(part.archive)
+    return files
+
+
+def get(file: Original | Archive, root: Path, page: str) -> Path:
+    """Download a file into a data root: it is there when it is whole and, as far as that is known, the right one.
+
+    Args:
+        file: which.
+        root: the data root.
+        page: where a person finds it.
+
+    Raises:
+        DataError: it cannot be reached, or is another file.
+    """
+    target = root / (file.path if isinstance(file, Original) else file.name)
+    half = target.with_name(f".{target.name}.part")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with urlopen(file.address, timeout=_TIMEOUT) as held, half.open("wb") as written:
+            shutil.copyfileobj(held, written)
+        if fault := fault_of(half, file.size, file.sha256 if isinstance(file, Original) else ""):
+            raise DataError(f"data: {file.address}: {fault}; try again later, or get it from {page}")
+        half.replace(target)
+    except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise DataError(f"data: {file.address} cannot be reached ({reason}); without internet, get it elsewhere, put "
+                        f"it into {root}, and call the command again") from None  # fmt: skip
+    finally:
+        half.unlink(missing_ok=True)
+    return target
