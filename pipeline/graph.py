@@ -21,7 +21,7 @@ from pipeline.recipes.loading import lender, translator_recipe
 from pipeline.recipes.overlays import ALONE, beside_settings, captioner_network, rerank_settings, reranker_settings
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CAPTION, CHANNEL, directions_of, members_of, parse_path
+from pipeline.recipes.systems import CAPTION, CHANNEL, members_of, parse_path
 from pipeline.retrieval.reranking import can_rerank, reranked_row
 from pipeline.retrieval.rows import Cells, Row
 from pipeline.retrieval.vse import captions_job, vse_rows
@@ -91,7 +91,7 @@ class Graph:
         tuned = [name for name in mmt.systems if members_of(name)[1] not in (None, CHANNEL)]
         plain = [name for name in mmt.systems if members_of(name)[1] is None][:1] if mmt.rerank.retrieval else []
         for system in dict.fromkeys("+".join(members_of(name)[0]) for name in tuned or plain):
-            for direction in directions_of(mmt, system):
+            for direction in mmt.directions_of(system):
                 lists = lists_job(
                     recipe, system, direction, self.translators, lambda: self.of_translators.retrieval_model
                 )

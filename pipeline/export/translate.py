@@ -28,7 +28,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.export.exported_translators import translator_reading
 from pipeline.graph import Graph
 from pipeline.recipes.settings import AugmentSettings, Recipe
-from pipeline.recipes.systems import directions_of, parse_path
+from pipeline.recipes.systems import parse_path
 from pipeline.translation.augment import casing_in
 from pipeline.translation.translating import Translated, translate_all
 from pipeline.translation.translator_files import load_translator
@@ -269,7 +269,7 @@ def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Translati
     for direction in directions or [""]:
         if f"{system}-{direction}" not in own.translators:
             known = f"its systems: {', '.join(['nmt', *own.recipe.mmt.systems])}; directions: "
-            known += ", ".join(directions_of(own.recipe.mmt, system))
+            known += ", ".join(own.recipe.mmt.directions_of(system))
             raise RecipeError(f"translate: {request.path!r} needs {system}:{direction}, which recipe {own.recipe.name} "
                               f"does not train; {known if own.translators else 'it has no translators'}")  # fmt: skip
     folders = [workspace.require(own.translators[f"{system}-{direction}"]) for direction in directions]

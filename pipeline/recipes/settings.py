@@ -10,7 +10,7 @@ from data.slots import parse_group
 from data.sts import GOLD, INPUT, StsSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.recipes.systems import CAPTION, HUB, directions_of, is_pretrained, members_of, parse_path, parse_system
+from pipeline.recipes.systems import CAPTION, HUB, members_of, parse_path, parse_system
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
 from pipeline.recipes.typed import check_values, located, number
@@ -196,7 +196,7 @@ class Recipe:
                 not mmt.pretrained[name].sees if name in mmt.pretrained else parse_system(name)[0] == "mt"
                 for name in names
             )
-            known = directions_of(mmt, system)
+            known = mmt.directions_of(system)
             if not blind or direction not in known or not set(direction.split("-")) <= set(vse.test):
                 raise RecipeError(
                     f"vse.translate is {translation!r}; expected mt:de-en (a query has no picture), its direction one "
@@ -229,17 +229,17 @@ class Recipe:
             if wanted.method != "beam" or wanted.groups > 1:
                 conflict = "has groups" if wanted.method == "beam" else "draws"
                 raise RecipeError(f"it re-ranks a plain beam, but augment.searches.{search} {conflict}; leave one out")
-        if search is not None and is_pretrained(mmt, system) and searches[search].groups > 1:
+        if search is not None and mmt.is_pretrained(system) and searches[search].groups > 1:
             raise RecipeError(
                 f"a pretrained translator has no diverse beam search (augment.searches.{search}.groups); leave groups "
                 "out, or sample"
             )
-        seeing = is_pretrained(mmt, system) and mmt.pretrained[members_of(system)[0][0]].sees
+        seeing = mmt.is_pretrained(system) and mmt.pretrained[members_of(system)[0][0]].sees
         if search is not None and seeing and searches[search].method != "beam":
             raise RecipeError(f"a vision-language model is searched by a beam, but augment.searches.{search} draws; "
                               "name another search")  # fmt: skip
         for hop in pairwise(languages):
-            if "-".join(hop) not in (known := directions_of(mmt, system)):
+            if "-".join(hop) not in (known := mmt.directions_of(system)):
                 key = "mmt.directions" if known is mmt.directions else f"mmt.pretrained.{system}.directions"
                 raise RecipeError(f"{key} lacks {'-'.join(hop)!r}")
 
@@ -251,7 +251,7 @@ class Recipe:
             if system == CAPTION or languages[0] == languages[-1]:
                 raise RecipeError(f"augment.filters.{name}.by is {kept.by!r}, but the captions of this path have no "
                                   "original in another language; filter by image")  # fmt: skip
-            if (back := f"{languages[-1]}-{languages[0]}") not in directions_of(self.mmt, system):
+            if (back := f"{languages[-1]}-{languages[0]}") not in self.mmt.directions_of(system):
                 raise RecipeError(f"augment.filters.{name} translates back by {system}-{back}, which mmt.directions "
                                   "lacks")  # fmt: skip
         if (kept.by == "image") != bool(kept.retrieval):

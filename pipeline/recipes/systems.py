@@ -1,10 +1,6 @@
 """Names of translators and of the ways of captions, as recipes write them."""
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pipeline.recipes.translator_settings import MmtSettings
 
 CHANNEL = "channel"
 HUB = "hub"
@@ -28,30 +24,6 @@ def members_of(system: str) -> tuple[list[str], str | None]:
     names = system.split("+")
     reranks = names[1:] and not re.fullmatch(r"n?mm?t\d*", names[-1])
     return (names[:-1], names[-1]) if reranks else (names, None)
-
-
-def is_pretrained(mmt: "MmtSettings", system: str) -> bool:
-    """Is a system a translator of `mmt.pretrained`, or one of them re-ranked?"""
-    return members_of(system)[0][0] in mmt.pretrained
-
-
-def directions_of(mmt: "MmtSettings", system: str) -> list[str]:
-    """What a system translates: `mmt.directions`, or what a pretrained translator names."""
-    own = mmt.pretrained.get(members_of(system)[0][0])
-    return (own.directions if own is not None else []) or mmt.directions
-
-
-def translators_wanted(mmt: "MmtSettings") -> list[tuple[str, str]]:
-    """Each system with each of its directions, those of a direction together."""
-    directions = dict.fromkeys(
-        [*mmt.directions, *(direction for it in mmt.systems for direction in directions_of(mmt, it))]
-    )
-    return [
-        (system, direction)
-        for direction in directions
-        for system in mmt.systems
-        if direction in directions_of(mmt, system)
-    ]
 
 
 def parse_path(path: str) -> tuple[str, list[str], str | None]:

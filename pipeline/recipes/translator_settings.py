@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pipeline.errors import RecipeError
-from pipeline.recipes.systems import CAPTION, CHANNEL, HUB, directions_of, members_of, opposite
+from pipeline.recipes.systems import CAPTION, CHANNEL, HUB, members_of, opposite
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.recipes.typed import number, refuse_twice
 
@@ -262,6 +262,26 @@ class MmtSettings:
         if self.repeat and not self.pretrain.steps:
             raise RecipeError("mmt.repeat is of pre-training, but mmt.pretrain.steps is 0; leave one out")
 
+    def is_pretrained(self, system: str) -> bool:
+        """Is a system a translator of `pretrained`, or one of them re-ranked?"""
+        return members_of(system)[0][0] in self.pretrained
+
+    def directions_of(self, system: str) -> list[str]:
+        """What a system translates: `directions`, or what a pretrained translator names."""
+        own = self.pretrained.get(members_of(system)[0][0])
+        return (own.directions if own is not None else []) or self.directions
+
+    @property
+    def translators(self) -> list[tuple[str, str]]:
+        """Each system with each of its directions, those of a direction together."""
+        named = (direction for system in self.systems for direction in self.directions_of(system))
+        return [
+            (system, direction)
+            for direction in dict.fromkeys([*self.directions, *named])
+            for system in self.systems
+            if direction in self.directions_of(system)
+        ]
+
     def _check_name(self, name: str) -> None:
         """Refuse the name of a pretrained translator that stands for something else."""
         ours = re.fullmatch(r"n?mm?t\d*", name)
@@ -294,7 +314,7 @@ class MmtSettings:
                 f"a NAME of mmt.rerank.systems ({known})"
             )
         if reranks == CHANNEL or CHANNEL in self.rerank.systems.get(str(reranks), []):
-            for direction in directions_of(self, system):
+            for direction in self.directions_of(system):
                 back = opposite(direction)
                 if not ("mt" in self.systems and back in self.directions) and direction not in self.back_translate:
                     raise RecipeError(

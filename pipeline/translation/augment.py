@@ -19,7 +19,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.networks import decoding_of
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CAPTION, is_pretrained, parse_path
+from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import DecodingSettings
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
@@ -104,7 +104,7 @@ def _reads_pictures(translator: Job) -> bool:
 def _to_mend(recipe: Recipe, path: str) -> str:
     """What to do about a translator whose translations are empty."""
     system = parse_path(path)[0]
-    if is_pretrained(recipe.mmt, system):
+    if recipe.mmt.is_pretrained(system):
         return f"take another translator (mmt.pretrained.{system}.model)"
     return "train longer (mmt.finetune.steps)"
 

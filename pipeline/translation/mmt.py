@@ -26,7 +26,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import lender
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system, translators_wanted
+from pipeline.recipes.systems import CHANNEL, members_of, opposite, parse_system
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import MmtSettings, Phase
 from pipeline.training.model_files import load_best, load_weights, save_weights
@@ -90,10 +90,10 @@ def translator_jobs(
                 jobs[job.name] = job
             elif "+" in system and members_of(system)[1] is None:
                 jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs)
-    for system, direction in translators_wanted(mmt):
+    for system, direction in mmt.translators:
         if system in mmt.pretrained:
             jobs[f"{system}-{direction}"] = pretrained_job(recipe, workspace, system, direction, corpus)
-    for system, direction in translators_wanted(mmt):
+    for system, direction in mmt.translators:
         if members_of(system)[1] == CHANNEL:
             jobs[f"{system}-{direction}"] = _joint_job(recipe, system, direction, jobs, channel_of(jobs, direction))
     return jobs | reranked_jobs(recipe, jobs, model)

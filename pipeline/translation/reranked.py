@@ -23,7 +23,7 @@ from pipeline.engine.artifacts import read_rows
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CHANNEL, members_of, opposite, translators_wanted
+from pipeline.recipes.systems import CHANNEL, members_of, opposite
 from pipeline.recipes.translator_settings import CONTROL, OF_RETRIEVAL
 from pipeline.translation.evaluation import (
     evaluate_translator,
@@ -78,7 +78,7 @@ def reranked_jobs(recipe: Recipe, jobs: Mapping[str, Job], model: Callable[[], J
         f"{system}-{direction}": _tuned_job(
             recipe, system, direction, lists_job(recipe, system, direction, jobs, model)
         )
-        for system, direction in translators_wanted(recipe.mmt)
+        for system, direction in recipe.mmt.translators
         if members_of(system)[1] not in (None, CHANNEL)
     }
 
