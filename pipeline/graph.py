@@ -18,7 +18,7 @@ from pipeline.engine.job import Job, topological_order
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import lender, translator_recipe
-from pipeline.recipes.overlays import ALONE, beside_settings, captioner_network, rerank_settings, reranker_settings
+from pipeline.recipes.overlays import ALONE, beside_settings, captioner_network, rerank_settings
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, CHANNEL, members_of, parse_path
@@ -141,7 +141,7 @@ class Graph:
         settings = self.recipe.vse
         if not can_rerank(settings):
             return None
-        second = reranker_settings(settings)
+        second = beside_settings(settings, settings.reranker)
         first = replace(settings.of_row(second.only[0]), **ALONE, only=second.only, seeds=second.seeds)
         (first_row,), (row,) = (self.with_vse(vse).rows for vse in (first, second))
         return reranked_row(row, first_row, self.corpus, first, second)

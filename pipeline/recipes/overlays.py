@@ -24,11 +24,6 @@ ALONE: dict[str, Any] = {
     name: getattr(EvaluationSettings(), name) for name in names_of(EvaluationSettings) if name not in _OF_ROWS
 } | {"retrieved_captions": False}
 """Settings of a model that is trained for another job, without evaluations of its own."""
-OF_ANOTHER: dict[str, Any] = {
-    **ALONE, "options": {}, "pretrained": None, "pretrained_rate": 0.0, "pretrained_vectors": "words",
-    "pretrained_layer": -1, "start": [], "interpolate": [],
-}  # fmt: skip
-"""Those of a second model, which has options, a text model and starts of its own."""
 _OF_REGIONS: dict[str, Any] = {"image_encoder": None, "image_encoder_rate": 0.0, "image_encoder_size": 224}
 OF_A_START = {
     "options", "epochs", "steps", "batch_size", "learning_rate", "decay_epoch", "decay", "decay_every", "warmup_epochs",
@@ -42,12 +37,6 @@ OVERLAID = names_of(TrainingSettings) - {
     "pretrained", "pretrained_vectors", "pretrained_layer", "select", "test", "image_encoder", "image_encoder_size",
 }  # fmt: skip
 """Settings of trainings that a section lays over `vse`: they read the same words and images."""
-
-
-def reranker_settings(settings: VseSettings) -> VseSettings:
-    """The settings of the training of `vse.reranker`, of its row and the first seed."""
-    own = {key: value for key, value in settings.reranker.items() if key != "row"}
-    return replace(settings, **{**OF_ANOTHER, "only": [settings.reranker["row"]], "seeds": settings.seeds[:1], **own})
 
 
 def teacher_settings(settings: VseSettings, teacher: Mapping[str, Any]) -> VseSettings:
@@ -77,11 +66,11 @@ def overlaid(settings: VseSettings, change: Mapping[str, Any]) -> VseSettings:
 
 
 def beside_settings(settings: VseSettings, overlay: Mapping[str, Any]) -> VseSettings:
-    """The settings of the training of `augment.captioner`, of a filter's model, or of `mmt.rerank.retrieval`.
+    """The settings of the training of `vse.reranker`, `augment.captioner`, a filter or `mmt.rerank.retrieval`.
 
     It differs from its row; another model has options, starts and a text model of its own.
     """
-    own = {"seeds": settings.seeds[:1], **overlay, **ALONE, "only": [overlay["row"]]}
+    own = {"seeds": settings.seeds[:1], **ALONE, **overlay, "only": [overlay["row"]]}
     of_row = settings.of_row(own.pop("row"))
     if own.get("model", of_row.model) != of_row.model:
         of_row = of_row.changed({"model": own["model"]})
@@ -122,7 +111,7 @@ def trainings_of(settings: VseSettings, key: str) -> dict[str, VseSettings]:
 def trainings_beside(recipe: Recipe) -> dict[str, VseSettings]:
     """The sections of a recipe that train a model beside those of its rows → their settings, each a section `vse`."""
     vse, augment, retrieval = recipe.vse, recipe.augment, recipe.mmt.rerank.retrieval
-    beside = {} if vse.reranker.get("model") is None else {"vse.reranker": reranker_settings(vse)}
+    beside = {} if vse.reranker.get("model") is None else {"vse.reranker": beside_settings(vse, vse.reranker)}
     if augment.captioner and captioner_network(augment) is None:
         beside["augment.captioner"] = beside_settings(vse, augment.captioner)
     for name, kept in augment.filters.items():
@@ -161,36 +150,44 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
                 raise RecipeError(f"vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
         if recipe.vse.rows.get(str(reranker["row"])) == []:
             raise RecipeError(f"vse.reranker.row is {reranker['row']!r}, which trains on no captions; name another row")
-        own = _own(recipe, reranker, OVERLAID | {"first_k", "retrieved_captions"}, "vse.reranker")
-        _check_over(recipe, {**vse, **OF_ANOTHER, **own}, "vse.reranker")
+        _check_beside(recipe, reranker, vse, "vse.reranker", OVERLAID | {"first_k", "retrieved_captions"})
     check_trainings(recipe, recipe.vse, vse, "vse")
     if retrieval:
-        own = _own(recipe, retrieval, OVERLAID | {"seeds"}, "mmt.rerank.retrieval")
-        _check_over(recipe, {**vse, **own, **ALONE}, "mmt.rerank.retrieval")
+        _check_beside(recipe, retrieval, vse, "mmt.rerank.retrieval", OVERLAID | {"seeds"})
+    known = OVERLAID - {"trainer"} | {"seeds"}
     if captioner and captioner_network(recipe.augment) is None:
+        _check_beside(recipe, captioner, vse, key := "augment.captioner", known)
         written = "captions that it is to write itself"
-        _check_beside(recipe, captioner, vse, "augment.captioner", lambda path: parse_path(path)[0] == CAPTION, written)
+        _require_unread(recipe, captioner, key, lambda path: parse_path(path)[0] == CAPTION, written)
     for name, kept in recipe.augment.filters.items():
         if kept.retrieval:
-            key = f"augment.filters.{name}.retrieval"
-            _check_beside(recipe, kept.retrieval, vse, key, lambda path: parse_path(path)[2] in recipe.augment.filters,
-                          "captions that a filter kept")  # fmt: skip
+            _check_beside(recipe, kept.retrieval, vse, key := f"augment.filters.{name}.retrieval", known)
+            of_filters = "captions that a filter kept"
+            _require_unread(
+                recipe, kept.retrieval, key, lambda path: parse_path(path)[2] in recipe.augment.filters, of_filters
+            )
 
 
 def _check_beside(
-    recipe: Recipe, overlay: Mapping[str, Any], vse: Mapping[str, Any], key: str, unread: Callable[[str], bool],
-    what: str,
-) -> None:  # fmt: skip
-    """Refuse a training on a row whose settings make no sense, or whose row trains on paths that it may not read."""
-    own = _own(recipe, overlay, OVERLAID - {"trainer"} | {"seeds"}, key)
+    recipe: Recipe, overlay: Mapping[str, Any], vse: Mapping[str, Any], key: str, known: set[str]
+) -> None:
+    """Refuse a training on a row whose settings make no sense, or that has others than those known."""
+    own = _own(recipe, overlay, known, key)
+    typed(VseSettings, {**vse, **ALONE, **own}, key)
+    regions = _OF_REGIONS if overlay is recipe.mmt.rerank.retrieval else {}
+    with located(key):
+        recipe.require_vse(beside_settings(recipe.vse, {**overlay, **regions}))
+
+
+def _require_unread(
+    recipe: Recipe, overlay: Mapping[str, Any], key: str, unread: Callable[[str], bool], what: str
+) -> None:
+    """Refuse a training on a row that trains on paths which it may not read."""
     sources = {slot.source for text in recipe.vse.rows[overlay["row"]] for slot in parse_group(text)}
     if read := sorted(filter(unread, sources)):
         raise RecipeError(
             f"{key}.row is {overlay['row']!r}, which trains on {read[0]!r}, {what}; name a row without them"
         )
-    typed(VseSettings, {**vse, **own, **ALONE}, key)
-    with located(key):
-        recipe.require_vse(beside_settings(recipe.vse, overlay))
 
 
 def _own(recipe: Recipe, overlay: Mapping[str, Any], known: set[str], key: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import lender, load_recipe
-from pipeline.recipes.overlays import overlaid, reranker_settings
+from pipeline.recipes.overlays import beside_settings, overlaid
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.recipes.yaml_files import GOES_WITH
@@ -28,7 +28,7 @@ def test_the_default_named_once_more_drops_nothing(tmp_path: Path) -> None:
 def test_what_a_training_starts_with_is_not_interpolated_itself() -> None:
     vse = load_recipe("scenes", ["--vse.start=[{epochs: 2}]", "--vse.interpolate=[0, 0.5, 1]"]).vse
     assert vse.interpolate == [0, 0.5, 1]
-    assert overlaid(vse, vse.start[0]).interpolate == reranker_settings(vse).interpolate == []
+    assert overlaid(vse, vse.start[0]).interpolate == beside_settings(vse, vse.reranker).interpolate == []
 
 
 @pytest.mark.parametrize("model", ["mule", "mlmme"])
