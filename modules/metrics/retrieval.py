@@ -211,23 +211,24 @@ def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
     return {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
 
 
-def guessed_mean_recall(images: int, captions: int) -> float:
+def guessed_mean_recall(images: int, captions: int, captioned: int) -> float:
     """Return the mean recall (in %) that is expected of random rankings.
 
     Args:
-        images: of the gallery; also the queries of image → text.
-        captions: of all images, as evenly spread over them as can be.
+        images: of the gallery of text → image.
+        captions: of all images, as evenly spread over those that have some as can be.
+        captioned: images that have captions, the queries of image → text.
 
     Examples:
-        >>> round(guessed_mean_recall(1000, 5000), 2), guessed_mean_recall(1, 2)
+        >>> round(guessed_mean_recall(1000, 5000, 1000), 2), guessed_mean_recall(1, 2, 1)
         (0.53, 100.0)
     """
-    each, more = divmod(captions, images)
+    each, more = divmod(captions, captioned)
     found = 0.0
     for k in CUTS:
         none = math.comb(captions, min(k, captions))
         missed = [math.comb(max(0, captions - count), min(k, captions)) / none for count in (each, each + 1)]
-        found += min(k, images) / images + 1 - (missed[0] * (images - more) + missed[1] * more) / images
+        found += min(k, images) / images + 1 - (missed[0] * (captioned - more) + missed[1] * more) / captioned
     return 100 * found / len(RECALLS)
 
 

@@ -10,7 +10,7 @@ from modules.retrieval_models import parameters_of_a_language
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.job import Job
 from pipeline.reporting.records import Result
-from pipeline.reporting.results import ONE_SEED, Figures
+from pipeline.reporting.results import ONE_SEED, Figures, Subject
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import NETWORK, refusing_other_code
 from pipeline.visualization.plots import Bar, Point, as_png, by_count
@@ -45,9 +45,9 @@ def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
             own = {slot.type for slot in slots if slot.language == language}
             if (system, row.name, language) in tested and own and own <= counts.keys():
                 count = sum(counts[kind] for kind in own)
-                figures.add("train", system, row.name, language, CAPTIONS, count, None, None, 1, 0)
+                figures.add(Subject("train", system, row.name, language), CAPTIONS, count)
         if (more := _parameters(figures, row.trained)) is not None:
-            figures.add("train", system, row.name, "", PARAMETERS, more, None, None, 1, 0)
+            figures.add(Subject("train", system, row.name, ""), PARAMETERS, more)
 
 
 def language_figure(results: Sequence[Result], published: dict[str, float]) -> list[tuple[str, bytes]]:

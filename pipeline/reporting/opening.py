@@ -156,9 +156,11 @@ def _best(
     else:
         chosen = f"is the best of {validated} rows on validation" if validated > 1 else "is the only validated row"
     guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""
-    if recall.n and recall.captions:
-        interval += f", by guessing {guessed_mean_recall(recall.n, recall.captions):.1f} %"
+    if recall.captioned:
+        interval += f", by guessing {guessed_mean_recall(recall.n, recall.captions, recall.captioned):.1f} %"
     images = f" among {recall.n:,} test images" if recall.n else ""
+    if recall.captioned < recall.n and recall.captioned:
+        images += f" ({recall.captioned:,} of them with captions in {language_name(language)})"
     return (
         f"{language_name(language)}: {name} ({system}) {chosen}; it finds the right picture first for "
         f"{first.value:.1f} of 100 captions{images}{guess}; its mean recall is {recall.value:.1f} %{interval}."

@@ -49,6 +49,7 @@ class Result:
         seeds: how many runs are averaged.
         n: images, sentences or sentence pairs.
         captions: of a retrieval figure, how many: the queries of text → image; 0 where that is not known.
+        captioned: of the n images, how many have captions: the queries of image → text; 0 where that is not known.
     """
 
     recipe: str
@@ -65,6 +66,7 @@ class Result:
     seeds: int
     n: int
     captions: int = 0
+    captioned: int = 0
 
 
 @dataclass(frozen=True)

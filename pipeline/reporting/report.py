@@ -315,7 +315,8 @@ class _ReportTables(Figures):
                 continue
             n, among, ends = len(rank_variances(runs[0])), "+".join(languages), rounded(variance)
             task = "+".join(sorted({self.task_of(language) for language in languages}))
-            self.add("test", system, name, among, "rank_variance", variance.value, *ends, len(runs), n, task)
+            subject = Subject("test", system, name, among, n, task=task)
+            self.add(subject, "rank_variance", variance.value, ends, len(runs))
             probed, shown = [scores["language_probe"] for scores in self.run(jobs, "", "language_probe")[1]], "–"
             if probed:
                 probe = self.mean(Subject("test", system, name, among, task=task), "language_probe", probed)

@@ -10,7 +10,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank
 from pipeline.graph import Graph
 from pipeline.reporting.records import record, records_of, rounded
-from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures
+from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, Subject
 from pipeline.translation.nbest import comparison_table
 from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE
 from pipeline.visualization.text_table import TextTable, shown_difference
@@ -48,8 +48,8 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
             metric, value, runs = score.measure.lower(), score.value, 1
             if score.gain is not None:
                 metric, value, runs = f"{metric}-gain", score.gain.value, len(seeds)
-            source, ends = f"{direction}, {score.system}", rounded(score.gain)
-            figures.add("test", system, source, target, metric, value, *ends, runs, count)
+            subject = Subject("test", system, f"{direction}, {score.system}", target, count)
+            figures.add(subject, metric, value, rounded(score.gain), runs)
         sheet = comparison_table(title, scored)
         published = figures.recipe.mmt.rerank.published.get(direction, {})
         tables.append(replace(sheet, rows=[*sheet.rows, *_published(published)]))

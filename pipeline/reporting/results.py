@@ -53,6 +53,7 @@ class Subject:
     language: str
     n: int = 0
     captions: int = 0
+    captioned: int = 0
     task: str | None = None
 
 
@@ -149,12 +150,13 @@ class Figures:
         """Which task of the corpus the captions in a language are."""
         return self._tasks.get(language, self._task)
 
-    def add(self, split: str, system: str, source: str, language: str, metric: str, value: float,
-            low: float | None, high: float | None, seeds: int, n: int, task: str | None = None,
-            captions: int = 0) -> None:  # fmt: skip
-        """Keep a figure as a row; the task is that of the language's captions if none is given."""
-        result = Result(self.recipe.name, self.label, split, system, source, language, task or self.task_of(language),
-                        metric, round(value, 4), low, high, seeds, n, captions)  # fmt: skip
+    def add(self, subject: Subject, metric: str, value: float, ends: Ends = (None, None), seeds: int = 1) -> None:
+        """Keep a figure as a row of the results."""
+        about = vars(subject) | {"task": subject.task or self.task_of(subject.language)}
+        low, high = ends
+        result = Result(
+            self.recipe.name, self.label, metric=metric, value=round(value, 4), low=low, high=high, seeds=seeds, **about
+        )
         if result not in self.results:  # a row may stand in several tables
             self.results.append(result)
 
@@ -187,9 +189,8 @@ class Figures:
 
     def mean(self, subject: Subject, metric: str, by_seed: Sequence[float], ends: Ends = (None, None)) -> Mean:
         """Keep the mean of a figure over seeds as a row of the results."""
-        mean, about = Mean(by_seed, ends), subject
-        self.add(about.split, about.system, about.source, about.language, metric, mean.value, *ends, len(by_seed),
-                 about.n, about.task, about.captions)  # fmt: skip
+        mean = Mean(by_seed, ends)
+        self.add(subject, metric, mean.value, ends, len(by_seed))
         return mean
 
     def run(self, jobs: Iterable[Job], language: str, metric: str) -> tuple[list[Job], list[dict[str, float]]]:
@@ -220,7 +221,7 @@ class Figures:
         counted, scores = self.run(jobs, language, f"{part}t2i_r1")
         if not counted:
             return None
-        n, captions = int(scores[0]["folds_images"]) if folds else 0, 0
+        n, captions, captioned = int(scores[0]["folds_images"]) if folds else 0, 0, 0
         intervals: dict[str, Ends] = {}
         if not folds and all(map(self.workspace.done, counted)):
             runs = read_runs([self.workspace.folder(job) for job in counted], [language])
@@ -228,7 +229,8 @@ class Figures:
             exact = bootstrap_interval(ranks, self.recipe.report.resamples)
             intervals = {name: rounded(interval) for name, interval in exact.items()}
             n, captions = len(ranks[0].image_to_text), len(ranks[0].text_to_image)
-        subject = Subject(fold_split(n) if folds else "test", system, row, language, n, captions)
+            captioned = int((ranks[0].image_to_text > 0).sum())
+        subject = Subject(fold_split(n) if folds else "test", system, row, language, n, captions, captioned)
         figures = {
             name: self.mean(
                 subject, name, [job_scores[part + name] for job_scores in scores], intervals.get(name, (None, None))

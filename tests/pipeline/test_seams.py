@@ -10,7 +10,7 @@ from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.job import Job
 from pipeline.graph import Graph
 from pipeline.reporting.records import finished_records
-from pipeline.reporting.results import Figures
+from pipeline.reporting.results import Figures, Subject
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import load_model
 from tests.pipeline.tiny import Tiny, ran
@@ -59,7 +59,7 @@ def test_a_stage_that_evaluates_trained_models_otherwise(tiny: Tiny, tmp_path: P
         assert scores["en", "nearest_count"] == len(nearest) > 3
         assert 0 <= scores["en", "nearest_same_image"] <= 100
         value = scores["en", "nearest_same_image"]
-        figures.add("test", "san", name, "en", "same_image", value, None, None, 1, len(nearest))
+        figures.add(Subject("test", "san", name, "en", len(nearest)), "same_image", value)
     assert [result.source for result in figures.results] == ["human", "mmt-fb"]
     (run, *_) = finished_records(workspace, list(jobs.values()), recipe, {})
     assert (run.job, run.language, run.metric) == ("nearest-san-human-1", "en", "nearest_same_image")
