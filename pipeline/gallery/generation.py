@@ -1,7 +1,8 @@
 """What a gallery is on disk: a pointer to its present generation, and the tables and indices of that."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pyarrow.parquet as pq
 
 from modules.errors import ModelError
 from modules.search.shards import ShardedIndex
+from pipeline.engine.console import counted, info
 from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.hits import to_index
+from pipeline.gallery.hits import Own, to_index
 
 FORMAT, POINTER, OWN = 2, "gallery.json", "own-captions.parquet"
 PICTURE_COLUMNS, CAPTION_COLUMNS = ("name", "path", "digest", "state", "store"), ("text",)
@@ -81,3 +83,56 @@ def load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex
     if len(index) != rows:
         raise RecipeError(f"{folder}: has {len(index)} vectors for {rows} rows")
     return index
+
+
+def rows_of(generation: Path | None) -> dict[str, dict[str, Any]]:
+    """The records of a generation's pictures, by name; empty if it cannot be read."""
+    if generation is None:
+        return {}
+    with suppress(OSError, pa.ArrowException, RecipeError):
+        return {row["name"]: row for row in read_table(generation / "pictures.parquet", PICTURE_COLUMNS).to_pylist()}
+    return {}
+
+
+def captions_of(generation: Path | None) -> dict[str, list[str]]:
+    """The captions of a generation, by language."""
+    captions: dict[str, list[str]] = {}
+    for path in sorted(generation.glob("captions-*.parquet")) if generation is not None else ():
+        try:
+            captions[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
+        except (OSError, pa.ArrowException, RecipeError):
+            info(f"{path} cannot be read; its captions are left out", colour="yellow")
+    return captions
+
+
+def own_rows_of(rows: Sequence[Mapping[str, Any]], own: Mapping[str, Own]) -> list[dict[str, str]]:
+    """Which caption is of which picture: the records of pictures by their content, so that no name is mistaken."""
+    found = dict.fromkeys(
+        (row["digest"], language, text)
+        for row in rows for language, texts in own.get(row["name"], {}).items() for text in texts
+    )  # fmt: skip
+    return [dict(zip(OWN_COLUMNS, one, strict=True)) for one in found]
+
+
+def own_before(
+    generation: Path | None, rows: Sequence[Mapping[str, Any]], by_files: bool
+) -> list[dict[str, str]]:  # fmt: skip
+    """The same as a generation has it, for pictures that are there now.
+
+    Args:
+        generation: its folder; None: there is none.
+        rows: records of the pictures.
+        by_files: they are of files, so that those which the generation knows by regions are found by their files.
+    """
+    now = {row["digest"]: row["digest"] for row in rows}
+    if by_files:
+        digest_of_file = {row["path"]: row["digest"] for row in rows}
+        of_store = [row for row in rows_of(generation).values() if row["store"] and row["path"] in digest_of_file]
+        now |= {row["digest"]: digest_of_file[row["path"]] for row in of_store}
+    with suppress(OSError, pa.ArrowException, RecipeError):
+        known = read_table(generation / OWN, OWN_COLUMNS).to_pylist() if generation is not None else []
+        kept = [row | {"digest": now[row["digest"]]} for row in known if row["digest"] in now]
+        if lost := len({row["digest"] for row in known}) - len({row["digest"] for row in kept}):
+            info(f"the gallery had captions of {counted(lost, 'pictures')} that are not there now", colour="yellow")
+        return kept
+    return []

@@ -32,9 +32,9 @@ def index(
 ) -> None:
     """Bring a gallery up to date: with the pictures of a folder, or with those of the recipe's corpus.
 
-    Captions are the human ones of the corpus; of a folder and a model that are both given there are none. The recipe's
-    best model is exported where none is given. With a model,
-    pictures and captions of a corpus that is not prepared are read from its own files.
+    Captions are the human ones of the corpus. Where a folder and a model are both given, they are taken if pictures of
+    the folder are files of the corpus, else those that the gallery has stay. The recipe's best model is exported where
+    none is given; with a model, a corpus that is not prepared is read from its own files.
 
     Args:
         recipe: whose corpus and model.
@@ -49,18 +49,22 @@ def index(
     """
     graph = Graph(recipe, workspace)
     exported = ExportedModel.from_pretrained(model) if model is not None else up_to_date(graph)
-    captions, own, prepared = None, None, workspace.done(graph.corpus)
-    if pictures is None and not prepared and _has_pictures(recipe):  # of a model that other data trained
-        content = read_corpus(recipe, Path(), check_pictures=False)  # the gallery leaves out what cannot be read
-        source: Pictures = PictureFiles(content.pictures, workers)
-        captions, own = _captions(map(asdict, content.captions), exported.languages)
-    else:
-        source = _of_corpus(exported, graph, workers) if pictures is None else some_pictures(pictures, workers)
-    if prepared and (pictures is None or model is None):  # else the model and the folder are of something else
+    captions, own, files, prepared = None, None, dict[str, Path](), workspace.done(graph.corpus)
+    if prepared:
         folder = workspace.folder(graph.corpus)
-        captions, own = _captions(read_captions(folder / "captions.parquet").to_list(), exported.languages)
-        if pictures is not None:  # a name may be that of another picture there
-            own = _by_file(own, pictures_of(folder), source)
+        files, rows = pictures_of(folder), read_captions(folder / "captions.parquet").to_list()
+        captions, own = _captions(rows, exported.languages)
+    elif _has_pictures(recipe) and (pictures is None or _is_of(recipe, pictures)):  # of a model that other data trained
+        content = read_corpus(recipe, Path(), check_pictures=False)  # the gallery leaves out what cannot be read
+        files = content.pictures
+        captions, own = _captions(map(asdict, content.captions), exported.languages)
+    if pictures is not None:
+        source: Pictures = some_pictures(pictures, workers)
+        own = _by_file(own or {}, files, source)  # a name may be that of another picture there
+        if model is not None and not own:  # both are of something else
+            captions = own = None
+    else:
+        source = PictureFiles(files, workers) if files and not prepared else _of_corpus(exported, graph, workers)
     if pictures is None:
         _say_pictures_without_captions(recipe, source)
     place = gallery or gallery_of(recipe, workspace)
@@ -81,6 +85,13 @@ def _has_pictures(recipe: Recipe) -> bool:
     """Are the corpus's pictures files of the person, from which models find all that they read?"""
     corpus = recipe.corpus
     return corpus.root is not None and not CORPORA[corpus.name].brings_regions(corpus.options)
+
+
+def _is_of(recipe: Recipe, pictures: Path) -> bool:
+    """Is it the folder of a recipe's pictures, or one in it?"""
+    folder = getattr(recipe.corpus.options, "pictures", None)
+    root = recipe.corpus.root
+    return bool(root and folder) and pictures.resolve().is_relative_to((Path(str(root)) / str(folder)).resolve())
 
 
 def _say_pictures_without_captions(recipe: Recipe, source: Pictures) -> None:

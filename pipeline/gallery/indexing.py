@@ -22,21 +22,22 @@ from modules.errors import ModelError
 from modules.search.index import VectorIndex
 from modules.search.shards import ABOUT as ABOUT_SHARDS
 from modules.search.shards import ShardedIndex
-from pipeline.engine.console import info
 from pipeline.engine.files import digest_of, lock, rename_atomically, require_folder, write_atomically
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits, sampled
 from pipeline.gallery.generation import (
-    CAPTION_COLUMNS,
     FORMAT,
     OWN,
     OWN_COLUMNS,
     PICTURE_COLUMNS,
     POINTER,
+    captions_of,
+    own_before,
+    own_rows_of,
     read_pointer,
-    read_table,
+    rows_of,
 )
 from pipeline.gallery.hits import Own
 from pipeline.gallery.picture_sources import Pictures, StoredRegions
@@ -102,13 +103,13 @@ def update_gallery(
         pointer = read_pointer(folder)
         before = folder / "generations" / pointer["generation"] if pointer else None
         same = pointer is not None and pointer["made_of"] == exported.fingerprint
-        old = _old_rows(before if same else None)
+        old = rows_of(before if same else None)
         parts = VectorCache(folder / "parts" / exported.fingerprint / "pictures", mend=True)
         rows, computed, left = _take_in(parts, exported, pictures, old)
-        own_rows = _own_rows(rows, own or {})
+        own_rows = own_rows_of(rows, own or {})
         if captions is None:
-            captions = {name: texts for name, texts in _captions_of(before).items() if name in exported.languages}
-            own_rows = _own_before(before, rows)
+            captions = {name: texts for name, texts in captions_of(before).items() if name in exported.languages}
+            own_rows = own_before(before, rows, by_files=pictures.store is None)
         texts_by_language = {language: list(dict.fromkeys(texts)) for language, texts in captions.items() if texts}
         _write_generation(folder, exported, rows, parts, texts_by_language, own_rows, left, pointer)
         counts = {language: len(texts) for language, texts in texts_by_language.items()}
@@ -207,7 +208,7 @@ def _write_generation(
     write_atomically(folder / POINTER, json.dumps(about, indent=1))
     for stale in folder.glob(f"{POINTER}.*.tmp"):  # of an update that was killed
         stale.unlink(missing_ok=True)
-    parts.keep({row["digest"] for row in [*rows, *_old_rows(before).values()]})
+    parts.keep({row["digest"] for row in [*rows, *rows_of(before).values()]})
     vectors.keep({digest for some in digests.values() for digest in some})
     for kind, key in (("generations", "generation"), ("parts", "made_of"), ("models", "copy")):
         for stale in (folder / kind).glob("*"):
@@ -305,44 +306,6 @@ def _holds(shard: Path, content: str, exported: ExportedModel) -> bool:
         ) > 0
     except (OSError, ValueError, ModelError):
         return False
-
-
-def _old_rows(generation: Path | None) -> dict[str, dict[str, Any]]:
-    """The records of a generation's pictures, by name; empty if it cannot be read."""
-    if generation is None:
-        return {}
-    with suppress(OSError, pa.ArrowException, RecipeError):
-        return {row["name"]: row for row in read_table(generation / "pictures.parquet", PICTURE_COLUMNS).to_pylist()}
-    return {}
-
-
-def _captions_of(generation: Path | None) -> dict[str, list[str]]:
-    """The captions of a generation, by language."""
-    captions: dict[str, list[str]] = {}
-    for path in sorted(generation.glob("captions-*.parquet")) if generation is not None else ():
-        try:
-            captions[path.stem.partition("-")[2]] = read_table(path, CAPTION_COLUMNS)["text"].to_pylist()
-        except (OSError, pa.ArrowException, RecipeError):
-            info(f"{path} cannot be read; its captions are left out", colour="yellow")
-    return captions
-
-
-def _own_rows(rows: Sequence[Mapping[str, Any]], own: Mapping[str, Own]) -> list[dict[str, str]]:
-    """Which caption is of which picture: the records of pictures by their content, so that no name is mistaken."""
-    found = dict.fromkeys(
-        (row["digest"], language, text)
-        for row in rows for language, texts in own.get(row["name"], {}).items() for text in texts
-    )  # fmt: skip
-    return [dict(zip(OWN_COLUMNS, one, strict=True)) for one in found]
-
-
-def _own_before(generation: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The same as a generation has it, for pictures that are there now."""
-    digests = {row["digest"] for row in rows}
-    with suppress(OSError, pa.ArrowException, RecipeError):
-        known = read_table(generation / OWN, OWN_COLUMNS).to_pylist() if generation is not None else []
-        return [row for row in known if row["digest"] in digests]
-    return []
 
 
 def _digest(language: str, text: str) -> str:

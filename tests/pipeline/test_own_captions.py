@@ -99,6 +99,27 @@ def test_a_folder_indexed_by_another_model_has_no_captions_of_a_recipe(used: Tin
     assert gallery.languages == []
 
 
+def test_a_folder_of_the_corpus_keeps_and_corrects_captions_with_a_model_too(
+    used: Tiny, own: Path, exported: ExportedModel, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    pictures, place, model = used.job("corpus") / "pictures", tmp_path / "gallery", tmp_path / "model"
+    assert used.main("export", "--output", str(model)) == 0
+    assert used.main("index", "--gallery", str(place)) == 0  # by regions of the corpus
+    before = [Gallery.open(place).describe_known(f"{path.stem}").own for path in sorted(pictures.iterdir())[:5]]
+    assert all(before)
+    update_gallery(place, exported, PictureFolder(pictures))  # by files; nobody says whose captions there are
+    names_of = [path.name for path in sorted(pictures.iterdir())[:5]]
+    assert [Gallery.open(place).describe_known(name).own for name in names_of] == before
+    mine = {names_of[0]: {"en": ["wrong"]}}
+    update_gallery(place, exported, PictureFolder(pictures), {"en": ["wrong"]}, mine)
+    words = ["--pictures", str(pictures), "--model", str(model), "--gallery", str(place)]
+    assert used.main("index", *words) == 0
+    assert [Gallery.open(place).describe_known(name).own for name in names_of] == before
+    capsys.readouterr()
+    assert used.main("index", "--pictures", str(own), "--model", str(model), "--gallery", str(place)) == 0
+    assert "the gallery had captions of" in capsys.readouterr().out
+
+
 def test_on_the_page_own_captions_come_first_and_similar_ones_on_demand(used: Tiny, monkeypatch) -> None:
     place = used.workspace.root / "tiny" / "gallery"
     page, gallery = search(opened(place, monkeypatch), "a red bat"), Gallery.open(place)
