@@ -20,11 +20,11 @@ from data.regions import RegionStore
 from data.sentences import normalise_sentence
 from data.text import spaced
 
-EMPTY = "lines left out, for a sentence is empty"
+EMPTY = "lines left out, as a sentence is empty"
 """What is found of `Corpus.empty`."""
 NO_PICTURE = "images without a picture"
 UNREADABLE = "pictures that cannot be read"
-UNNAMED = "pictures that no caption names"
+UNNAMED = "pictures without a caption"
 """What is found of `Corpus.unnamed`."""
 HALF_QUOTED = "lines whose quotation marks are kept, for others of the file are not written as a spreadsheet does"
 """What is found of `Corpus.half_quoted`."""
@@ -205,7 +205,8 @@ def _missing_captions(captions: Sequence[Caption]) -> Iterator[Finding]:
     for (split, language, source), count in sorted(counts.items()):
         usual = Counter(count.values()).most_common(1)[0][0]
         few = [image_id for image_id in images[split] if count[image_id] < usual]
-        yield from _some("warning", f"images with fewer than {usual} captions", f"{split}, {language}, {source}", few)
+        what = "images without a caption" if usual == 1 else f"images with fewer than {usual} captions"
+        yield from _some("warning", what, f"{split}, {language}, {source}", few)
 
 
 def _shared_sentences(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.visualization.text_table import TextTable
 
-SKIP = "--corpus.unreadable=skip"
+SKIP = "`unreadable: skip` in the recipe's section corpus (or --corpus.unreadable=skip with each command)"
 """What leaves out pictures that are not there or cannot be read, with their captions."""
 _COLOURS = {"error": "red", "warning": "yellow"}
 

@@ -45,6 +45,7 @@ from pipeline.export.training_hashes import SEEN, TrainingHashes
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
+from pipeline.retrieval.reranking import trained_reranker
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import NETWORK
 from pipeline.translation.augment import casing_in
@@ -117,7 +118,7 @@ def up_to_date(graph: Graph) -> ExportedModel:
 
 def _made_of(graph: Graph, chosen: Row) -> dict[str, str]:
     """The jobs whose files a model has, and when they were finished: run again, one may leave other weights."""
-    rows = [chosen, *([] if (second := trained_reranker(graph)) is None else [second])]
+    rows = [chosen, *([] if (second := trained_reranker(graph.reranker, graph.workspace)) is None else [second])]
     jobs = [*exported_translators(graph, chosen), *(job for row in rows for job in (row.job, *row.trained))]
     return {f"{job.name} {job.key}": graph.workspace.manifest(job)["finished"] for job in jobs}
 
@@ -206,7 +207,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
         forms = {language: casing_in(texts, language).forms for language in targets}
         (half / CASING).write_text(json.dumps(forms, ensure_ascii=False), encoding="utf-8")
     second = None
-    if (reranker := trained_reranker(graph)) is not None:
+    if (reranker := trained_reranker(graph.reranker, graph.workspace)) is not None:
         second = {
             "name": f"{recipe.vse.reranker['model']}, {reranker.name}", "languages": languages_of(recipe, reranker),
             "first_k": reranker.job.settings["first_k"], "test": workspace.manifest(reranker.job)["metrics"]["test"],
@@ -254,12 +255,6 @@ def _copy_translator(source: Path, target: Path) -> None:
         shutil.copyfile(source / name, target / name)
     if (target / RETRIEVAL).is_dir():
         copy_model(source / RETRIEVAL, target / RETRIEVAL)
-
-
-def trained_reranker(graph: Graph) -> Row | None:
-    """The recipe's reranker, if it has one that has been trained and tested."""
-    row, workspace = graph.reranker, graph.workspace
-    return row if row is not None and workspace.done(row.job) and workspace.done(row.trained[0]) else None
 
 
 def _write_regions(recipe: Recipe, corpus: Path, half: Path, arguments: Mapping[str, Any]) -> dict[str, Any] | None:

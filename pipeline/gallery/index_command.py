@@ -102,7 +102,8 @@ def _say_pictures_without_captions(recipe: Recipe, source: Pictures) -> None:
     folder = Path(recipe.corpus.root) / folder
     if spare := len(pictures_in(folder)[0].keys() - source.paths.keys()):
         every = command("index", recipe.file or recipe.name, "--pictures", str(folder))
-        info(f"{counted(spare, 'pictures')} of {folder} have no caption and are left out; `{every}` takes them too")
+        info(f"{counted(spare, 'pictures')} of {folder} without a caption, or not readable, are left out; `{every}` "
+             "takes the former too")  # fmt: skip
 
 
 def _captions(

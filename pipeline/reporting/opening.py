@@ -13,12 +13,14 @@ from modules.metrics.intervals import Difference
 from modules.metrics.retrieval import guessed_mean_recall
 from modules.retrieval_models import model_class
 from pipeline.engine.console import command, stage_command
+from pipeline.graph import Graph
 from pipeline.init.networks import DUAL_ENCODERS
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import CorpusSettings, Recipe
 from pipeline.recipes.systems import CAPTION, members_of, parse_path, parse_system
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import BESIDE, FEW, Compared, Seeds
+from pipeline.retrieval.reranking import is_better
 from pipeline.retrieval.rows import slots_of
 
 _ENOUGH = 3  # seeds whose spread an interval can be over
@@ -39,11 +41,9 @@ def sentences(
     """
     own = {(system, name): rows[0] for (system, name), rows in lines.items()}
     said = []
-    tested = set[tuple[str, str]]()
     for language in settings.test:
         able = [key for key, row in own.items() if language in row.languages - row.unseen]
         found = {key: of_row for key in able if (of_row := _figures(results, *key, language))}
-        tested |= found.keys()
         validated = {key: of_row["val"].value for key, of_row in found.items() if "val" in of_row}
         if validated or len(found) == 1:
             key = max(validated, key=validated.__getitem__) if validated else next(iter(found))
@@ -52,21 +52,24 @@ def sentences(
             said.append(_not_chosen(found, language))
     if not said:
         return ["No row of the table has been trained and tested yet."]
-    missing = [f"{name} ({system})" for system, name in own if (system, name) not in tested]
+    missing = [f"{name} ({system})" for system, name in own
+               if not any(_figures(results, system, name, language) for language in settings.test)]  # fmt: skip
     return [*said, *_gains(settings, own, compared), *_untrained(missing), *_distrust(own, results)]
 
 
-def as_reranked(languages: Iterable[str], lines: Seeds, results: Sequence[Result]) -> list[str]:
+def as_reranked(graph: Graph, lines: Seeds, results: Sequence[Result]) -> list[str]:
     """What the model finds whose results the recipe's reranker orders, as search and its page do.
 
     Args:
-        languages: tested ones.
+        graph: of the recipe.
         lines: the reranker's line, if there is one.
         results: figures of finished rows.
     """
+    if graph.reranker is not None and not is_better(graph.reranker, graph.workspace):
+        return [f"Search does not re-rank: {system} is not better on validation." for system, _ in lines]
     firsts = [
         f"{of_row['first'].value:.1f} ({language_name(language)})"
-        for language in languages for key in lines if (of_row := _figures(results, *key, language))
+        for language in graph.recipe.vse.test for key in lines if (of_row := _figures(results, *key, language))
     ]  # fmt: skip
     return [f"Search re-ranks ({system}): the right picture is then first for {_and(firsts)} of 100 captions."
             for system, _ in lines if firsts]  # fmt: skip

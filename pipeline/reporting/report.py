@@ -122,7 +122,7 @@ def write_report(graph: Graph) -> Written:
         f"{recipe.name}: {figures.label}", max(dates, default=""),
         [
             *sentences(recipe.vse, lines, figures.results, figures.compared),
-            *as_reranked(recipe.vse.test, second, figures.results),
+            *as_reranked(graph, second, figures.results),
             *on_regions(recipe, {row.name for row in rows}),
         ],
         {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures,

@@ -2,7 +2,7 @@
 language, several heads on one region."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 
 from datasets import Dataset as Table
 
@@ -181,3 +181,25 @@ def advise_on_languages(settings: VseSettings, captions: Table, paths: Sequence[
             f"{count:,} captions in {language!r} are not read: no row of vse.rows has {language}/human, and vse.test "
             f"lacks {language!r}", colour="yellow",
         )  # fmt: skip
+
+
+def advise_on_selection(settings: VseSettings, row: str, learned: Set[str], captions: Table) -> None:
+    """Say so where the epoch of a row is chosen by languages that it does not learn.
+
+    Args:
+        settings: of the row.
+        row: its name.
+        learned: languages of its training captions and sentences.
+        captions: of the corpus.
+    """
+    if not settings.epochs or not learned or learned & {*settings.select}:
+        return
+    columns = zip(*(captions[name][:] for name in ("split", "source", "language")), strict=True)
+    own = sorted({language for *kind, language in columns if kind == ["val", HUMAN]} & learned)
+    better = "there are no captions of these for validation, so that any epoch may seem the best"
+    if own:
+        better = f"write `{row}: {{select: [{', '.join(own)}]}}` in vse.row_settings"
+    info(
+        f"vse.rows.{row} learns {', '.join(sorted(learned))}, but its epoch is chosen by {', '.join(settings.select)} "
+        f"(vse.select): {better}", colour="yellow",
+    )  # fmt: skip

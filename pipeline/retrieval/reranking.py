@@ -22,6 +22,7 @@ from modules.search.reranking import FirstLists, exact_lists, first_lists, reran
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import stage_command
 from pipeline.engine.job import Job
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.retrieval.ranks import encode_test, open_test, ranking_job, read_ranks, write_ranks
@@ -66,6 +67,24 @@ def reranked_row(row: Row, first: Row, corpus: Job, of_first: VseSettings, setti
     system = f"{settings.model} on the first {settings.first_k} of {of_first.model}"
     analyses = {name: job for name, job in row.analyses.items() if name == "retrieved"}
     return replace(row, job=job, trained=(row.job, first.job), system=system, analyses=analyses)
+
+
+def is_better(row: Row, workspace: Workspace) -> bool:
+    """Is a reranker, a row that `reranked_row` gives, better on validation than the model whose results it orders?
+
+    Where it is not known, it is taken to be.
+    """
+    if not all(map(workspace.done, row.trained)):
+        return True
+    second, first = (workspace.manifest(job)["metrics"].get("val", {}) for job in row.trained)
+    both = second.keys() & first.keys()
+    return not both or sum(second[one]["rsum"] - first[one]["rsum"] for one in both) > 0
+
+
+def trained_reranker(row: Row | None, workspace: Workspace) -> Row | None:
+    """A recipe's reranker, if it has one that has been trained and tested, and is better on validation."""
+    done = row is not None and all(map(workspace.done, (row.job, row.trained[0])))
+    return row if row is not None and done and is_better(row, workspace) else None
 
 
 def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:

@@ -25,6 +25,7 @@ from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused, in_folds
 from pipeline.retrieval.generation import Writer
 from pipeline.retrieval.preconditions import (
+    advise_on_selection,
     require_enough,
     require_equal_folds,
     require_languages,
@@ -153,7 +154,9 @@ def require_written(settings: VseSettings, captions: Table, corpus: Path) -> Non
         written = [slot.language for slot in slots if slot.source == HUMAN]
         require_languages(captions, {"train": written}, f"vse.rows.{name}")
         require_enough(name, groups, training)
-        watched = watched_languages(settings.of_row(name), {slot.language for slot in slots})
+        learned = {slot.language for slot in slots}
+        advise_on_selection(settings.of_row(name), name, learned, captions)
+        watched = watched_languages(settings.of_row(name), learned)
         require_languages(captions, {"val": watched, "test": settings.test})
 
 

@@ -176,7 +176,7 @@ def test_the_place_of_a_sentence_stands_with_it() -> None:
 
 def test_empty_lines_are_counted_with_their_places() -> None:
     report = data_report(clean(), [], None, empty=["train.en:3", "train.de:4"])
-    assert found(report) == [("warning", "lines left out, for a sentence is empty", "text", 2)]
+    assert found(report) == [("warning", "lines left out, as a sentence is empty", "text", 2)]
     assert report.findings[0].examples == ["train.en:3", "train.de:4"]
 
 

@@ -1,5 +1,6 @@
 """Numbers and names that a training would stumble over hours later are refused before it begins."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from pipeline.retrieval import vse
 from pipeline.retrieval.preconditions import (
     advise_on_languages,
     advise_on_regions,
+    advise_on_selection,
     read_in_validation,
     require_segmenters,
 )
@@ -284,4 +286,20 @@ def test_captions_in_a_language_that_nothing_reads_are_told(capsys) -> None:
     assert told == "2 captions in 'fr' are not read: no row of vse.rows has fr/human, and vse.test lacks 'fr'"
     advise_on_languages(load_recipe("scenes").vse, captions, ["mt:en-de", "mt:fr-en"])  # translated
     advise_on_languages(load_recipe("scenes", ["--vse.rows.both=[en/human, fr/human]"]).vse, captions)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_row_whose_epoch_is_chosen_by_another_language_is_told(capsys) -> None:
+    captions = table_of(Caption(split, f"{split}-{language}", language, "x", split)
+                        for split, language in [("val", "de"), ("val", "en"), ("train", "fr")])  # fmt: skip
+    settings = load_recipe("scenes", ["--vse.select=[de]"]).vse
+    for learned, better in (
+        ({"en"}, "write `taught: {select: [en]}` in vse.row_settings"), ({"fr"}, "no captions of these for validation")
+    ):  # fmt: skip
+        advise_on_selection(settings, "taught", learned, captions)
+        told = " ".join(capsys.readouterr().out.split())
+        assert told.startswith(f"vse.rows.taught learns {min(learned)}, but its epoch is chosen by de (vse.select): ")
+        assert better in told
+    advise_on_selection(settings, "both", {"de", "en"}, captions)
+    advise_on_selection(replace(settings, epochs=0), "untrained", {"en"}, captions)
     assert capsys.readouterr().out == ""

@@ -135,7 +135,9 @@ def test_all_that_is_wrong_with_pictures_is_said_before_any_is_read(tmp_path: Pa
     assert main(["prepare", "--recipe", "own", f"--corpus.root={tmp_path / 'data'}"]) == 1
     told = " ".join(capsys.readouterr().err.split())
     assert "pictures that cannot be read (2×" in told
-    assert "correct the data, or leave them out by --corpus.unreadable=skip" in told
+    assert (
+        "correct the data, or leave them out by `unreadable: skip` in the recipe's section corpus (or --corpus" in told
+    )
 
 
 def test_pictures_that_cannot_be_read_are_left_out_if_asked_for(tmp_path: Path, monkeypatch, capsys) -> None:
@@ -170,7 +172,7 @@ def test_captions_of_deleted_pictures_are_refused_or_left_out(tmp_path: Path, mo
         assert len(told) == len(lines) > 0, told
         for number, line in zip(lines, told, strict=True):
             assert f"captions.tsv:{number}: no picture " in line
-            assert line.endswith("or all such lines by --corpus.unreadable=skip")
+            assert line.endswith("(or --corpus.unreadable=skip with each command)")
     assert main(["prepare", *words, "--corpus.unreadable=skip"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"lines left out, for their picture is not there: {len(lines)}×" in out

@@ -286,7 +286,7 @@ def test_metadata_of_several_folders_is_read_and_folders_may_be_splits(tmp_path:
     splits = {line.split("\t")[0]: line.split("\t")[3] for line in written.captions.read_text().splitlines()}
     assert splits["train.png"] in ("train", "val")
     assert splits["test/3.png"] == "test"
-    assert written.left == {"pictures that no caption names": ["test/0.png"]}
+    assert written.left == {"pictures without a caption": ["test/0.png"]}
 
 
 def test_what_is_left_out_is_counted_and_named(tmp_path: Path, capsys) -> None:
@@ -298,9 +298,9 @@ def test_what_is_left_out_is_counted_and_named(tmp_path: Path, capsys) -> None:
     said = capsys.readouterr().out
     assert "17 pictures with captions" in said
     assert "left out  7 rows without a caption: row 0 of" in said
-    assert "left out  2 pictures that no caption names: 24.png, 25.png" in said
+    assert "left out  2 pictures without a caption: 24.png, 25.png" in said
     assert run(tmp_path, "prepare", "./mine.yaml") == 0
     (report,) = (tmp_path / "artifacts" / "jobs" / "corpus").glob("*/report.json")
     found = {one["what"]: one["count"] for one in json.loads(report.read_text())["findings"]}
-    assert found["lines left out, for a sentence is empty"] == 7
-    assert found["pictures that no caption names"] == 9  # without one, a picture is not read
+    assert found["lines left out, as a sentence is empty"] == 7
+    assert found["pictures without a caption"] == 9  # without one, a picture is not read

@@ -1,0 +1,49 @@
+"""Which rerankers search takes: those that are better on validation than the model whose results they order."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline.reporting.opening import as_reranked
+from pipeline.retrieval.reranking import is_better, trained_reranker
+
+
+def made(
+    second: dict[str, float], first: dict[str, float], done: bool = True
+) -> tuple[SimpleNamespace, SimpleNamespace]:
+    """A reranker's row and its workspace; rsum on validation of the reranker and of the first model by language."""
+    val = {"second": second, "first": first}
+    workspace = SimpleNamespace(
+        done=lambda job: done or job == "second",
+        manifest=lambda job: {"metrics": {"val": {language: {"rsum": rsum} for language, rsum in val[job].items()}}},
+    )
+    return SimpleNamespace(job="rerank", trained=("second", "first")), workspace
+
+
+@pytest.mark.parametrize(
+    ("second", "first", "better"),
+    [
+        ({"en": 110.0}, {"en": 100.0}, True),
+        ({"en": 90.0}, {"en": 100.0}, False),
+        ({"en": 100.0}, {"en": 100.0}, False),  # it would cost time for nothing
+        ({"en": 130.0, "de": 95.0}, {"en": 100.0, "de": 100.0}, True),
+        ({"en": 104.0, "de": 95.0}, {"en": 100.0, "de": 100.0}, False),
+        ({"en": 104.0}, {"en": 100.0, "de": 500.0}, True),  # in what both know
+        ({"en": 1.0}, {"de": 500.0}, True),
+    ],
+)
+def test_it_is_taken_if_it_is_better_on_validation(second: dict, first: dict, better: bool) -> None:
+    row, workspace = made(second, first)
+    assert is_better(row, workspace) is better
+    assert trained_reranker(row, workspace) is (row if better else None)
+    said = as_reranked(SimpleNamespace(reranker=row, workspace=workspace, recipe=SimpleNamespace(
+        vse=SimpleNamespace(test=["en"]))), {("scan on the first 100 of san", "human"): [row]}, [])  # fmt: skip
+    assert said == ([] if better else [
+        "Search does not re-rank: scan on the first 100 of san is not better on validation."])  # fmt: skip
+
+
+def test_without_the_first_model_nothing_is_known() -> None:
+    row, workspace = made({"en": 1.0}, {"en": 100.0}, done=False)
+    assert is_better(row, workspace)
+    assert trained_reranker(row, workspace) is None  # its test has not been run
+    assert trained_reranker(None, workspace) is None
