@@ -153,7 +153,9 @@ def _main(words: list[str]) -> int:
         if text := " ".join(error.format_message().split()):  # type: ignore[attr-defined] # none: help was printed
             extra = re.search(r"unexpected extra argument(?:\(s\))? \((\S+)\)", text)
             is_recipe = extra is not None and (extra[1].endswith((".yaml", ".yml")) or extra[1] in recipe_names())
-            error_line(f"{text}; name a recipe by --recipe {extra[1]}" if extra and is_recipe else text)
+            if extra is not None and (is_recipe or words[:1] == ["search"]):
+                text += f"; name a recipe by --recipe {extra[1]}" if is_recipe else "; put the query in quotation marks"
+            error_line(text)
         return 2
     if status == _INTERRUPTED:
         goes_on = "continues from where it was stopped"

@@ -244,9 +244,13 @@ def _check_teacher(recipe: Recipe, settings: VseSettings, of_row: VseSettings, k
     if not isinstance(own.pop("language", "en"), str):
         raise RecipeError(f"{key}.language is {teacher['language']!r}; expected a code like en")
     _require_options(own, key)
-    changed = teacher_settings(settings, teacher)
+    changed, language = teacher_settings(settings, teacher), teacher.get("language", "en")
     if changed.teacher:
         raise RecipeError(f"{key}.row is {teacher['row']!r}, which has a teacher itself; name the teacher's row")
+    slots = [slot for text in settings.rows[teacher["row"]] for slot in parse_group(text)]
+    if language not in (known := {slot.language for slot in slots} | {*settings.test}):
+        raise RecipeError(f"{key}.language is {language!r}, but the teacher reads {', '.join(sorted(known))}; name one "
+                          "of these")  # fmt: skip
     checked = _check_over(recipe, vars(changed) | {"trainer": {}}, key)
     teacher.update({name: getattr(checked, name) for name in own if name != "options"})
 

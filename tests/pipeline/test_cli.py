@@ -267,6 +267,7 @@ def test_markup_in_a_path_is_text(tmp_path: Path, capsys) -> None:
 def test_a_recipe_where_none_is_expected_is_told_its_option(capsys) -> None:
     for words, more in ((["embed", "./mine.yaml", "--output", "x.npy"], "; name a recipe by --recipe ./mine.yaml"),
                         (["embed", "scenes", "--output", "x.npy"], "; name a recipe by --recipe scenes"),
-                        (["embed", "words", "--output", "x.npy"], "(words)")):  # fmt: skip
+                        (["embed", "words", "--output", "x.npy"], "(words)"),
+                        (["search", "ein", "Hund"], "(Hund); put the query in quotation marks")):  # fmt: skip
         assert main(words) == 2
         assert capsys.readouterr().err.strip().endswith(more)

@@ -273,6 +273,7 @@ IS_DUAL, IN_MORE = r"vse\.model is dual-encoder", r"vse\.row_settings\.more"
     (("--vse.model=student", "--vse.teacher={row: human}"), r"vse\.teacher\.row is 'human', which has a teacher"),
     ((f"{TAUGHT}epoch: 3}}}}}}",), r"unknown key vse\.teacher\.epoch; did you mean vse\.teacher\.epochs\?"),
     ((f"{TAUGHT}language: 3}}}}}}",), r"vse\.teacher\.language is 3; expected a code like en"),
+    ((f"{TAUGHT}language: fr}}}}}}",), r"vse\.teacher\.language is 'fr', but the teacher reads de, en; name one of"),
     ((f"{TAUGHT}options: 3}}}}}}",), r"vse\.teacher\.options is 3; expected keys with values"),
     ((f"{TAUGHT}model: dual-encoder}}}}}}",), rf"{IN_MORE}\.teacher: {IS_DUAL}, but vse\.pretrained names no"),
     ((f"{TAUGHT}loss: hard}}}}}}",), rf"{IN_MORE}\.teacher: vse\.loss is 'hard'; expected one of hardest"),
