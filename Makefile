@@ -129,7 +129,7 @@ docs: extra-docs ## the documentation as a site, .docs/site/index.html
 	@$(PY) -m mkdocs build --quiet --strict --config-file .docs/mkdocs.yml && echo ".docs/site/index.html" >&2
 
 docs-serve: extra-docs ## show the site while its pages are edited, http://127.0.0.1:8002
-	@$(PY) -m mkdocs serve --config-file .docs/mkdocs.yml --dev-addr "$$ADDRESS:$(or $(PORT),8002)"
+	@$(PY) -m mkdocs serve --config-file .docs/mkdocs.yml --dev-addr "$$ADDRESS:$${PORT:-8002}"
 
 stage-prepare: setup ## corpus -> caption table, parallel table, region store, data report
 	@$(PIPELINE) prepare $(OPTIONS)

@@ -20,6 +20,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 _LARGEST = 2**25  # pixels; a larger picture is reduced before anything else is done with it
 _MOST, _MOST_OF_JPEG = 2**28 // 3, 2**28  # pixels that are read; a JPEG is decoded in a smaller size at once
 Image.MAX_IMAGE_PIXELS = _MOST_OF_JPEG  # Pillow's own limit refuses pictures of phones
+_SCAN, _MOST_OF_SCANS = b"\xff\xda", 2**30  # begins a scan of a JPEG; pixels of all scans of a progressive one
 _ORIENTATION = 0x0112
 _UPRIGHT = dict(enumerate((0, 3, 1, 5, 4, 6, 2), 2))  # orientation → its transposition
 
@@ -105,11 +106,19 @@ def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Pillow says of a damaged file, it says again in its error
         with Image.open(file, formats=FORMATS) as image:
-            smaller = image.format in ("JPEG", "MPO") and "progressive" not in image.info  # in parts as it is read
-            most = _MOST_OF_JPEG if smaller else _MOST
-            if image.width * image.height > most:
+            progressive = "progressive" in image.info
+            smaller = image.format in ("JPEG", "MPO") and not progressive  # in parts as it is read
+            most, pixels = _MOST_OF_JPEG if smaller else _MOST, image.width * image.height
+            if pixels > most:
                 raise ValueError(f"{image.width}×{image.height} pixels; at most {most // 10**6} million are read")
+            if progressive and pixels * (scans := _scans(file)) > _MOST_OF_SCANS:  # each is read into all pixels
+                raise ValueError(f"{scans:,} scans of {image.width}×{image.height} pixels, which take too long")
             yield image
+
+
+def _scans(file: Path | BytesIO) -> int:
+    """How many scans a JPEG has."""
+    return (file.getvalue() if isinstance(file, BytesIO) else file.read_bytes()).count(_SCAN)
 
 
 def _read(path: Path, use: Callable[[Image.Image], T]) -> T:

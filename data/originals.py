@@ -5,6 +5,7 @@ import hashlib
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -203,7 +204,7 @@ def _unpacked(part: Part, packed: Path, root: Path) -> Iterator[str]:
                 if (Path(made) / "pictures").exists():
                     (Path(made) / "pictures").rename(target)
                     yield f"{packed}: {target} unpacked"
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError) as error:
         raise DataError(f"{packed}: not a whole zip file ({error}); get it again") from None
 
 

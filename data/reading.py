@@ -1,6 +1,7 @@
 """How a sentence is read: which of its words are unknown, and which language it is in."""
 
 import re
+import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -122,13 +123,18 @@ def words_read(tokens: Sequence[str], known: Callable[[str], bool], typed: Calla
     return Words(len(places), [shown[place] for place in unknown])
 
 
+TOKENIZERS = threading.Lock()
+"""Held while a tokenizer of `transformers` is called: it keeps between calls whether it cuts, for all threads."""
+
+
 def words_of_pieces(text: str, tokenizer: Any) -> Words:
     """The words of a sentence for a tokenizer of `transformers`; one is unknown if a piece of it is."""
     words = text.split()
 
     def known(word: str) -> bool:
         """Is each piece of it an entry of the vocabulary?"""
-        return tokenizer.unk_token_id not in tokenizer(word, add_special_tokens=False)["input_ids"]
+        with TOKENIZERS:
+            return tokenizer.unk_token_id not in tokenizer(word, add_special_tokens=False)["input_ids"]
 
     return words_read(words, known, lambda: words)._replace(telling=False)
 

@@ -218,6 +218,9 @@ def _separates(separator: str, line: str) -> bool:
     return len(cells) > 1 and (is_header(cells) or is_picture_name(cells[0]) or is_picture_name(cells[-1]))
 
 
+csv.field_size_limit(2**30)  # letters of a cell; of longer ones than 131,072 it says that quotation marks do not match
+
+
 def _parsed(path: Path, text: str, separator: str, line_break: str) -> Iterator[tuple[int, list[str]]]:
     reader, begins = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True), 1
     try:

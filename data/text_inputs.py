@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from data.characters import composed
 from data.errors import DataError, one_line
-from data.reading import Words, words_of_pieces, words_read
+from data.reading import TOKENIZERS, Words, words_of_pieces, words_read
 from data.segmentation import PACKAGES, segment
 from data.text import (
     CHARACTERS,
@@ -90,7 +90,8 @@ class PretrainedTokens:
 
         An empty sentence of a model without marks is one unknown token.
         """
-        numbers = self.tokenizer.encode(self._read(text), truncation=True, max_length=self.longest)
+        with TOKENIZERS:
+            numbers = self.tokenizer.encode(self._read(text), truncation=True, max_length=self.longest)
         return [number + 1 for number in numbers or [self.tokenizer.unk_token_id or 0]]
 
     def encode_all(self, captions: "Table") -> Tokens:
@@ -107,7 +108,8 @@ class PretrainedTokens:
 
     def size(self, text: str) -> int:
         """The number of sub-words of a sentence before it is cut, its marks among them."""
-        return len(self.tokenizer.encode(self._read(text), verbose=False))
+        with TOKENIZERS:
+            return len(self.tokenizer.encode(self._read(text), verbose=False))
 
     def save(self, path: Path, name: str | None = None) -> None:
         """Write the model's name, or another one for it, and how it is read to one JSON file."""

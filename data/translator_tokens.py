@@ -7,7 +7,7 @@ from typing import Any
 
 from data.errors import DataError, one_line
 from data.language_codes import NLLB, code_of, spellings
-from data.reading import Words, words_of_pieces
+from data.reading import TOKENIZERS, Words, words_of_pieces
 from data.text import MAX_TOKENS, tokenize
 
 PACKAGE = "sentencepiece"
@@ -60,14 +60,18 @@ class TranslatorTokens:
         """Token numbers of surface sentences of the source language, cut at `MAX_TOKENS` or the model's end."""
         if not texts:
             return []
-        encoding = self.tokenizer([self._prefix + text for text in texts], truncation=True, max_length=self._longest)
+        with TOKENIZERS:
+            encoding = self.tokenizer(
+                [self._prefix + text for text in texts], truncation=True, max_length=self._longest
+            )
         return [[number + 1 for number in numbers] for numbers in encoding["input_ids"]]
 
     def size(self, text: str, language: str) -> int:
         """The number of sub-words of a sentence with its marks, before it is cut; 0 for an empty one."""
         if not tokenize(text, language):
             return 0
-        return len(self.tokenizer(self._prefix + text, truncation=False, verbose=False)["input_ids"])
+        with TOKENIZERS:
+            return len(self.tokenizer(self._prefix + text, truncation=False, verbose=False)["input_ids"])
 
     def read_words(self, text: str, language: str) -> Words:
         """The words of a sentence; one is unknown if a sub-word of it is."""

@@ -1,5 +1,6 @@
 """What the files of the page share: texts that are shown as they are, names of languages, pictures of one size."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -14,11 +15,13 @@ from pipeline.visualization.pictures import read_thumbnail
 SIZE, _THINNEST = 320, 8  # pixels of the longer side of a picture, and least of the shorter one
 RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")  # behind white words, of frames
 _SPACES = str.maketrans("\n\t", "  ")
+_LINKS = re.compile(r":(?=//)|@|\bwww(?=\.)", re.IGNORECASE)  # what makes a link of the text around it
 
 
 def plain(text: str) -> str:
     """A text that Streamlit's Markdown shows as it is, in one line, without control characters."""
-    line = (letter for letter in text.translate(_SPACES) if not is_control(letter))
+    unlinked = _LINKS.sub("\\g<0>\u2060", text.translate(_SPACES))  # a word joiner, which is not seen
+    line = (letter for letter in unlinked if not is_control(letter))
     return "".join(f"\\{letter}" if letter in r"\`*_{}[]()<>#+-.!|~$:&" else letter for letter in line)
 
 

@@ -115,6 +115,36 @@ def require_text_models(models: Sequence[Path]) -> None:
             raise RecipeError(f"{folder}: its text model ({TEXT}/) is missing; get the model folder again")
 
 
+def require_nothing_elsewhere(folder: Path, files: Iterable[str]) -> None:
+    """Refuse a model folder in which settings of a part name a network that lies elsewhere, on the hub or on this disk.
+
+    Args:
+        folder: of the model.
+        files: those in it.
+    """
+    for name in files:
+        if name.endswith(("network.json", "config.json")):
+            content = read_json(folder / name)
+            arguments = content.get("arguments") if isinstance(content, dict) else None
+            top = {**arguments, "pretrained": None} if isinstance(arguments, dict) else content  # its own text model
+            if (named := _elsewhere(top)) is not None:
+                raise RecipeError(f"{folder / name}: names the network {named!r}, which is no part of the model; get "
+                                  "the model from elsewhere")  # fmt: skip
+
+
+def _elsewhere(settings: Any) -> str | None:
+    """The network that settings, or those in them, say is to be loaded from elsewhere; None if they name none."""
+    if isinstance(settings, list):
+        return next(filter(None, map(_elsewhere, settings)), None)
+    if not isinstance(settings, dict):
+        return None
+    if isinstance(named := settings.get("pretrained"), str):
+        return named
+    if settings.get("use_pretrained_backbone") and isinstance(named := settings.get("backbone"), str):
+        return named
+    return _elsewhere(list(settings.values()))
+
+
 def check_files(folder: Path) -> dict[str, Any]:
     """Refuse a model folder whose files are not those that were exported, or could run code.
 

@@ -39,6 +39,7 @@ from pipeline.export.exported_files import (
     RERANKER,
     TRANSLATORS,
     check_files,
+    require_nothing_elsewhere,
     require_text_models,
     require_utf8,
     translators_in,
@@ -99,6 +100,7 @@ class ExportedModel:
         """
         folder = Path(folder)
         about = check_files(folder)
+        require_nothing_elsewhere(folder, about["files"])
         names = translators_in(folder, about["files"])
         require_text_models([folder, folder / RERANKER, *(folder / TRANSLATORS / name / RETRIEVAL for name in names)])
         model, text = load_model(folder)

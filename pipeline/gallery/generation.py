@@ -43,7 +43,7 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
         return {name: about[name] for name in ("generation", "made_of", "model", "copy", "languages")}
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else repr(error)
         damaged = RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `{to_index()}`")
         raise of_machine(error, path) or damaged from None

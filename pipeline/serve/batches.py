@@ -6,9 +6,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
+from pipeline.errors import RecipeError
+
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
 _WINDOW = 0.002  # seconds
+
+
+class BusyError(RecipeError):
+    """So many requests wait that another one would take too much memory."""
 
 
 class Batches(Generic[Asked, Answered]):
@@ -19,15 +25,22 @@ class Batches(Generic[Asked, Answered]):
         thread: where it works; one thread, which other `Batches` may share, so that one batch is worked on at a time.
         most: requests of a batch.
         window: seconds that the first request waits for others, if none is worked on.
+        most_waiting: requests that may wait at a time; None: any number.
     """
 
     def __init__(
         self, work: Callable[[Sequence[Asked]], Sequence[Answered]], thread: Executor, most: int,
-        window: float = _WINDOW,
+        window: float = _WINDOW, most_waiting: int | None = None,
     ) -> None:  # fmt: skip
         self._work, self._thread, self._most, self._window = work, thread, most, window
+        self._most_waiting = most_waiting
         self._waiting: deque[tuple[Asked, asyncio.Future[Answered]]] = deque()
         self._task: asyncio.Task[None] | None = None
+
+    def require_room(self) -> None:
+        """Refuse a further request, by a `BusyError`, where as many wait as may."""
+        if self._most_waiting is not None and len(self._waiting) >= self._most_waiting:
+            raise BusyError(f"{self._most_waiting} requests with pictures are waiting; ask again in some seconds")
 
     async def ask(self, request: Asked) -> Answered:
         """The answer to a request; what `work` raises for this request alone is raised here."""

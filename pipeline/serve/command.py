@@ -14,9 +14,11 @@ from pipeline.gallery.gallery import gallery_of
 from pipeline.recipes.settings import Recipe
 from pipeline.serve.answers import Answers
 from pipeline.serve.hosts import names_of
+from pipeline.serve.protocol import InTime
 from pipeline.serve.service import create_app
 
 _CONNECTIONS = 256  # at a time; further ones are told to come later (503)
+_GRACE = 10  # seconds that requests have to end when the service is stopped
 
 
 def serve(
@@ -40,7 +42,10 @@ def serve(
         app = create_app(Answers(gallery or gallery_of(recipe, workspace)), names)
         shown = f"[{address}]" if ":" in address else address
         info(f"http://{shown}:{place.getsockname()[1]}/docs shows what can be asked; Ctrl-C ends the service")
-        config = uvicorn.Config(app, log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS)
+        config = uvicorn.Config(
+            app, http=InTime, log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE,
+        )  # fmt: skip
         uvicorn.Server(config).run(sockets=[place])
 
 

@@ -1,5 +1,6 @@
 """The service: its endpoints, limits, and what it says of a wrong request."""
 
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,7 +11,7 @@ from fastapi import Query as Parameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.datastructures import UploadFile as Uploaded
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,13 +22,14 @@ from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError
 from pipeline.gallery.hits import Query
 from pipeline.serve.answers import Answers, NotReadyError, Sentences, Translating, Upload
-from pipeline.serve.batches import Batches
+from pipeline.serve.batches import Batches, BusyError
 from pipeline.serve.schemas import Captions, Found, Health, Problem, Translation, Vectors
 
 LARGEST = 20 * 2**20
 """Bytes of a request's body."""
 LONGEST, MOST_SENTENCES, MOST_RESULTS = 1000, 64, 1000  # characters of a sentence; sentences, results of a request
 _QUERIES, _PICTURES, _TRANSLATIONS = 64, 16, 16  # requests of a batch
+_WAITING = 32  # pictures in memory until there is time for them
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     422: {"model": Problem, "description": "The request is wrong."},
     503: {"model": Problem, "description": "The gallery cannot be read."},
@@ -57,6 +59,7 @@ def create_app(answers: Answers, names: Sequence[str], largest: int = LARGEST) -
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=largest)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     app.add_middleware(_Details)
+    app.add_middleware(_OfForeignPages, names=hosts)
     _explain_errors(app)
     thread = ThreadPoolExecutor(1, "answers")
     _add_words(app, answers, thread)
@@ -90,15 +93,16 @@ def _add_words(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) -> No
 
 def _add_pictures(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) -> None:
     """The endpoints that take pictures too."""
-    descriptions = Batches(answers.describe, thread, _PICTURES)
+    descriptions = Batches(answers.describe, thread, _PICTURES, most_waiting=_WAITING)
     of_sentences = Batches(answers.embed_sentences, thread, _QUERIES)
-    of_pictures = Batches(answers.embed_pictures, thread, _PICTURES)
+    of_pictures = Batches(answers.embed_pictures, thread, _PICTURES, most_waiting=_WAITING)
 
     form = [Depends(_require_form)]
 
     @app.post("/describe", response_model=list[Captions], responses=_TOO_LARGE, dependencies=form)
     async def describe(picture: UploadFile, top: Top = 5) -> Response:
         """Similar captions in the gallery for a picture, in each language."""
+        descriptions.require_room()
         return JSONResponse(await descriptions.ask(Upload(await picture.read(), picture.filename or "picture", top)))
 
     @app.post("/embed", response_model=Vectors, responses=_TOO_LARGE, dependencies=form)
@@ -111,6 +115,7 @@ def _add_pictures(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) ->
         if (sentences is None) == (picture is None):
             raise RecipeError("embed: give sentences or a picture, one of the two")
         if picture is not None:
+            of_pictures.require_room()
             upload = Upload(await picture.read(), picture.filename or "picture")
             return JSONResponse(await of_pictures.ask(upload))
         return JSONResponse(await of_sentences.ask(Sentences(_checked(sentences or []), language)))
@@ -155,7 +160,8 @@ def _explain_errors(app: FastAPI) -> None:
 
     for kind in (DataError, ModelError, RecipeError):
         app.add_exception_handler(kind, partial(problem, 422))
-    app.add_exception_handler(NotReadyError, partial(problem, 503))
+    for kind in (NotReadyError, BusyError):
+        app.add_exception_handler(kind, partial(problem, 503))
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(OSError, of_machine)
 
@@ -168,6 +174,39 @@ def _said_of(error: Mapping[str, Any]) -> str:
     if name == "picture" and error["type"] == "value_error":
         return f"{name}: expected a file (`-F {name}=@FILE`)"
     return f"{name}: {error['msg']}"
+
+
+class _OfForeignPages:
+    """Refuses what another page lets a browser send here, and lets no browser guess what an answer is.
+
+    Args:
+        app: that answers all else.
+        names: that the service answers to.
+    """
+
+    def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        origin = Headers(scope=scope).get("Origin") if scope["type"] == "http" else None
+        host = "" if origin is None else origin.partition("://")[2].lower()
+        name = host if host.endswith("]") else re.sub(r":\d+$", "", host)
+        known = any(
+            one == "*" or one.lower() == name or (one[0] == "*" and name.endswith(one[1:])) for one in self._names
+        )
+
+        async def send_plainly(message: Message) -> None:
+            """Add the header."""
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
+            await send(message)
+
+        if origin is None or known:
+            await self._app(scope, receive, send_plainly)
+        else:
+            detail = f"the request is of a page of {origin[:100]!r}, which this service is not for"
+            await JSONResponse({"detail": detail}, 403)(scope, receive, send_plainly)
 
 
 class _Details:

@@ -57,6 +57,23 @@ def test_zip_files_are_unpacked_by_names_alone(tmp_path: Path) -> None:
     assert [*lay_out(KARPATHY, tmp_path), *lay_out(PICTURES, tmp_path)] == []  # nothing is replaced
 
 
+@pytest.mark.parametrize(("place", "value"), [(8, 99), (6, 1), (None, None)])
+def test_a_member_that_cannot_be_read_is_told(tmp_path: Path, place: int | None, value: int | None) -> None:
+    """Of another compression, encrypted, damaged."""
+    path = tmp_path / "captions.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("dataset.json", "{}" * 5000)
+    content = bytearray(path.read_bytes())
+    if place is None:
+        content[45:60] = b"\xff" * 15
+    else:
+        for begin, more in ((b"PK\3\4", 0), (b"PK\1\2", 2)):
+            content[content.index(begin) + place + more] = value
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"captions\.zip: not a whole zip file"):
+        list(lay_out(KARPATHY, tmp_path))
+
+
 def test_a_damaged_zip_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "captions.zip").write_bytes(b"PK\3\4 half of it")
     with pytest.raises(DataError, match=r"captions\.zip: not a whole zip file"):

@@ -124,6 +124,23 @@ def test_what_was_not_exported_is_not_loaded(moved: Path) -> None:
         ExportedModel.load(moved)
 
 
+@pytest.mark.parametrize("arguments", [
+    {"image_side": {"model": "san", "arguments": {"pretrained": "evil/hub"}}},
+    {"image_encoder": {"config": {"model_type": "detr", "use_pretrained_backbone": True, "backbone": "evil/hub"}}},
+    {"network": {"parts": [{"vision": {"pretrained": "evil/hub"}}]}},
+])  # fmt: skip
+def test_a_part_that_names_a_network_elsewhere_is_refused(moved: Path, arguments: dict) -> None:
+    about, network = (json.loads((moved / name).read_text()) for name in ("model.json", "network.json"))
+    network["arguments"] |= arguments
+    (moved / "network.json").write_text(json.dumps(network))
+    about["files"]["network.json"] = digest_of(moved / "network.json")
+    (moved / "model.json").write_text(json.dumps(about))
+    with pytest.raises(
+        RecipeError, match=r"network\.json: names the network 'evil/hub', which is no part of the model"
+    ):
+        ExportedModel.load(moved)
+
+
 def test_the_exported_recipe_is_a_recipe(moved: Path, used: Tiny) -> None:
     with at(used.folder):
         assert load_recipe(str(moved / "recipe.yaml")).vse == used.recipe().vse

@@ -23,6 +23,14 @@ def test_what_steers_a_terminal_or_the_order_of_text_is_not(letter: str) -> None
     assert plain(f"a{letter}b") == "ab"
 
 
+@pytest.mark.parametrize("text", ["www.evil.example", "see HTTPS://evil.example", "bob@evil.example"])
+def test_no_text_becomes_a_link_on_the_page(text: str) -> None:
+    """The Markdown of the page makes links of these, whatever is escaped; a word joiner is not seen."""
+    assert plain(text).replace("\\", "").replace("\u2060", "") == text
+    assert "\u2060" in plain(text)
+    assert plain("a dog, www") == "a dog, www"
+
+
 def test_lines_stay_lines_in_the_terminal_and_are_one_on_the_page() -> None:
     assert printable("a\nb") == "a\nb"
     assert plain("a\nb\tc") == "a b c"

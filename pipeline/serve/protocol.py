@@ -1,0 +1,41 @@
+"""HTTP as uvicorn speaks it, without patience for requests that do not arrive."""
+
+import asyncio
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+PATIENCE = 20.0  # seconds
+
+
+class InTime(H11Protocol):
+    """Closes a connection on which no head of a request, or nothing more of its body, has arrived for `PATIENCE`.
+
+    Else as many half-open requests as may be connected at a time would keep all others out.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._waits_since = self._last_bytes = self.loop.time()
+        self.loop.call_later(PATIENCE / 2, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        """Go on."""
+        self._last_bytes = self.loop.time()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        self._waits_since = self.loop.time()
+        super().on_response_complete()
+
+    def _look(self) -> None:
+        """Close the connection, or look again later."""
+        if self.transport.is_closing():
+            return
+        since = {h11.IDLE: self._waits_since, h11.SEND_BODY: self._last_bytes}.get(self.conn.their_state)
+        if since is not None and self.loop.time() - since > PATIENCE:
+            self.transport.abort()
+        else:
+            self.loop.call_later(PATIENCE / 2, self._look)

@@ -1,0 +1,133 @@
+"""The service beside clients that mean no good: half-open requests, pages of others, very many pictures."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from pipeline.serve import protocol
+from pipeline.serve.batches import Batches, BusyError
+from pipeline.serve.hosts import names_of
+from pipeline.serve.protocol import InTime
+from pipeline.serve.service import create_app
+
+HEALTH = {"status": "ok", "model": "none", "languages": [], "pictures": 0, "captions": [], "translators": []}
+
+
+class Healthy(SimpleNamespace):
+    """Answers nothing but `/health`."""
+
+    search = translate = describe = embed_sentences = embed_pictures = staticmethod(lambda asked: [{}] * len(asked))
+
+    def health(self) -> dict:
+        return HEALTH
+
+
+@pytest.fixture
+def app():
+    return create_app(Healthy(), names_of("127.0.0.1", ["*.photos.example"]))
+
+
+@pytest.fixture
+def port(app, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(protocol, "PATIENCE", 0.4)
+    server = uvicorn.Server(uvicorn.Config(app, http=InTime, log_level="error", limit_concurrency=6))
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield place.getsockname()[1]
+        server.should_exit = True
+        thread.join()
+
+
+def sent(port: int, text: str) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", port), timeout=10)
+    made.sendall(text.replace("\n", "\r\n").encode())
+    return made
+
+
+def answered(client: socket.socket) -> bytes:
+    """The first bytes that a connection gets; none where it was closed."""
+    try:
+        return client.recv(12)
+    except ConnectionResetError:
+        return b""
+
+
+ASK = "GET /health HTTP/1.1\nHost: localhost\n"
+
+
+def test_half_open_requests_do_not_keep_others_out(port: int) -> None:
+    heads = [sent(port, ASK) for _ in range(4)]
+    body = sent(port, "POST /describe HTTP/1.1\nHost: localhost\nContent-Type: multipart/form-data; boundary=x\n"
+                      "Content-Length: 1000000\n\n--x")  # fmt: skip
+    time.sleep(0.1)
+    with sent(port, f"{ASK}\n") as other:
+        assert answered(other) == b"HTTP/1.1 503"
+    assert [answered(one) for one in (*heads, body)] == [b""] * 5
+    with sent(port, f"{ASK}\n") as other:
+        assert answered(other) == b"HTTP/1.1 200"
+
+
+def test_a_connection_that_asks_again_and_again_stays(port: int) -> None:
+    with sent(port, f"{ASK}\n") as client:
+        for _ in range(6):
+            told = b""
+            while not told.endswith(b"}"):
+                told += client.recv(4096)
+            assert told.startswith(b"HTTP/1.1 200")
+            time.sleep(0.2)
+            client.sendall(f"{ASK}\n".replace("\n", "\r\n").encode())
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (None, 200), ("http://localhost:8000", 200), ("http://127.0.0.1", 200), ("https://my.photos.example", 200),
+        ("http://[::1]:8000", 200), ("https://evil.example", 403), ("https://photos.example.evil.example", 403),
+        ("null", 403), ("https://evil.example/localhost", 403),
+    ],
+)  # fmt: skip
+def test_what_the_pages_of_others_send_is_refused(app, origin: str | None, status: int) -> None:
+    told = TestClient(app, "http://localhost").get("/health", headers={} if origin is None else {"Origin": origin})
+    assert told.status_code == status
+    assert told.headers["X-Content-Type-Options"] == "nosniff"
+    assert told.json() == HEALTH if status == 200 else "which this service is not for" in told.json()["detail"]
+
+
+def test_any_name_is_any_page(app) -> None:
+    told = TestClient(create_app(Healthy(), ["*"])).get("/health", headers={"Origin": "https://evil.example"})
+    assert told.status_code == 200
+
+
+def test_no_more_requests_wait_than_there_is_room_for() -> None:
+    async def run() -> list[int]:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def work(asked: list[int]) -> list[int]:
+            begun.set()
+            go_on.wait()
+            return asked
+
+        batches = Batches(work, None, 1, most_waiting=2)
+        batches.require_room()
+        first = asyncio.create_task(batches.ask(0))
+        await asyncio.to_thread(begun.wait)
+        others = [asyncio.create_task(batches.ask(number)) for number in (1, 2)]
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError, match="2 requests with pictures are waiting; ask again in some seconds"):
+            batches.require_room()
+        go_on.set()
+        done = await asyncio.gather(first, *others)
+        batches.require_room()
+        return done
+
+    assert asyncio.run(run()) == [0, 1, 2]
