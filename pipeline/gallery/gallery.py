@@ -113,12 +113,13 @@ class Gallery:
     def place_of(self, name: str) -> int | None:
         """The place of a picture, however the accents of its name are typed; None if it is not in the gallery.
 
-        The ending of the name may be left out where only one picture is called so.
+        The ending of the name, or the folders before it, may be left out where only one picture is called so.
         """
         names = self._rows["name"]
         places = [pc.index(names, spelled).as_py() for spelled in (name, composed(name))]
-        alike = pc.indices_nonzero(pc.starts_with(names, f"{composed(name)}.")).to_pylist()
-        places += alike if len(alike) == 1 else []
+        for found in (pc.starts_with(names, f"{composed(name)}."), pc.ends_with(names, f"/{composed(name)}")):
+            alike = pc.indices_nonzero(found).to_pylist()
+            places += alike if len(alike) == 1 else []
         return next((int(place) for place in places if place >= 0), None)
 
     def search(

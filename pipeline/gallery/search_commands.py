@@ -91,7 +91,8 @@ def describe(
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     known = opened.place_of(picture) is not None
     if not known and not Path(picture).exists():
-        whole = command("index", "--pictures", "FOLDER", target=["index", "ARGS=--pictures=FOLDER"])
+        named = recipe.file or recipe.name
+        whole = command("index", named, "--pictures", "FOLDER", target=["index", f"RECIPE={named}", "PICTURES=FOLDER"])
         raise RecipeError(f"describe: {picture}: no such file, and no picture of {opened.folder}; give another one, or "
                           f"add pictures without captions by `{whole}`")  # fmt: skip
     first = 0 if plain else None

@@ -205,14 +205,15 @@ def test_models_of_other_regions_are_refused(used: Tiny, exported: ExportedModel
         update_gallery(tmp_path / "stored", other, stored, {})
 
 
-def test_a_name_is_known_by_any_accents_and_without_its_ending(exported: ExportedModel, tmp_path: Path) -> None:
-    (tmp_path / "pictures").mkdir()
-    for name in ("o\u0308.png", "e.png", "e.jpg"):
+def test_a_name_is_known_by_any_accents_without_its_ending_or_folder(exported: ExportedModel, tmp_path: Path) -> None:
+    (tmp_path / "pictures" / "sub").mkdir(parents=True)
+    for name in ("o\u0308.png", "e.png", "e.jpg", "sub/f.png", "sub/e.png"):
         Image.new("RGB", (60, 40), "red").save(tmp_path / "pictures" / name)
     update_gallery(tmp_path / "gallery", exported, PictureFolder(tmp_path / "pictures"), {})
     opened = Gallery.open(tmp_path / "gallery", exported)
-    assert {opened.place_of(name) for name in ("o\u0308.png", "\u00f6.png", "o\u0308", "\u00f6")} == {2}
-    assert [opened.place_of(name) for name in ("o.png", "e", "")] == [None] * 3
+    assert {opened.place_of(name) for name in ("o\u0308.png", "\u00f6.png", "o\u0308", "\u00f6")} == {4}
+    assert opened.rows([opened.place_of("f.png"), opened.place_of("e.png")])[0]["name"] == "sub/f.png"
+    assert [opened.place_of(name) for name in ("o.png", "e", "", "b/f.png")] == [None] * 4
 
 
 def test_names_do_nothing_to_the_terminal(used: Tiny, own: Path, tmp_path: Path, capsys) -> None:
