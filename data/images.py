@@ -1,6 +1,7 @@
 """Picture files of the formats that we claim, of any mode and size, opened as RGB. Everything here opens them so."""
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,7 +21,8 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 _LARGEST = 2**25  # pixels; a larger picture is reduced before anything else is done with it
 _MOST, _MOST_OF_JPEG = 2**28 // 3, 2**28  # pixels that are read; a JPEG is decoded in a smaller size at once
 Image.MAX_IMAGE_PIXELS = _MOST_OF_JPEG  # Pillow's own limit refuses pictures of phones
-_SCAN, _MOST_OF_SCANS = b"\xff\xda", 2**30  # begins a scan of a JPEG; pixels of all scans of a progressive one
+_MARKER, _SCAN, _END = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]"), 0xDA, 0xD9  # of segments of a JPEG; between them
+_MOST_OF_SCANS = 2**30  # are no such bytes; pixels of all scans of a JPEG that has several
 _ORIENTATION = 0x0112
 _UPRIGHT = dict(enumerate((0, 3, 1, 5, 4, 6, 2), 2))  # orientation → its transposition
 
@@ -106,19 +108,25 @@ def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Pillow says of a damaged file, it says again in its error
         with Image.open(file, formats=FORMATS) as image:
-            progressive = "progressive" in image.info
-            smaller = image.format in ("JPEG", "MPO") and not progressive  # in parts as it is read
-            most, pixels = _MOST_OF_JPEG if smaller else _MOST, image.width * image.height
+            progressive, pixels = "progressive" in image.info, image.width * image.height
+            jpeg = image.format in ("JPEG", "MPO")
+            scans = _scans(file) if jpeg and (progressive or pixels > _LARGEST) else 1
+            most = _MOST_OF_JPEG if jpeg and not progressive and scans == 1 else _MOST  # in parts as it is read
             if pixels > most:
                 raise ValueError(f"{image.width}×{image.height} pixels; at most {most // 10**6} million are read")
-            if progressive and pixels * (scans := _scans(file)) > _MOST_OF_SCANS:  # each is read into all pixels
+            if scans > 1 and pixels * scans > _MOST_OF_SCANS:  # each is read into all pixels
                 raise ValueError(f"{scans:,} scans of {image.width}×{image.height} pixels, which take too long")
             yield image
 
 
 def _scans(file: Path | BytesIO) -> int:
-    """How many scans a JPEG has."""
-    return (file.getvalue() if isinstance(file, BytesIO) else file.read_bytes()).count(_SCAN)
+    """How many scans a JPEG has, to its end: what stands behind it is none of it."""
+    content = file.getvalue() if isinstance(file, BytesIO) else file.read_bytes()
+    place, scans = 2, 0
+    while (found := _MARKER.search(content, place)) is not None and (marker := content[found.end() - 1]) != _END:
+        scans += marker == _SCAN
+        place = found.end() + int.from_bytes(content[found.end() : found.end() + 2])  # a segment begins with its length
+    return scans
 
 
 def _read(path: Path, use: Callable[[Image.Image], T]) -> T:

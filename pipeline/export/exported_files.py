@@ -127,7 +127,11 @@ def require_nothing_elsewhere(folder: Path, files: Iterable[str]) -> None:
             content = read_json(folder / name)
             arguments = content.get("arguments") if isinstance(content, dict) else None
             top = {**arguments, "pretrained": None} if isinstance(arguments, dict) else content  # its own text model
-            if (named := _elsewhere(top)) is not None:
+            try:
+                named = _elsewhere(top)
+            except RecursionError:
+                raise RecipeError(f"{folder / name}: its settings are too deep; get the model from elsewhere") from None
+            if named is not None:
                 raise RecipeError(f"{folder / name}: names the network {named!r}, which is no part of the model; get "
                                   "the model from elsewhere")  # fmt: skip
 
@@ -140,7 +144,9 @@ def _elsewhere(settings: Any) -> str | None:
         return None
     if isinstance(named := settings.get("pretrained"), str):
         return named
-    if settings.get("use_pretrained_backbone") and isinstance(named := settings.get("backbone"), str):
+    if isinstance(named := settings.get("backbone"), str) and (
+        settings.get("use_pretrained_backbone") or "/" in named or ":" in named
+    ):
         return named
     return _elsewhere(list(settings.values()))
 

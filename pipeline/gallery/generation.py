@@ -1,6 +1,7 @@
 """What a gallery is on disk: a pointer to its present generation, and the tables and indices of that."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -126,13 +127,22 @@ def own_before(
     """
     now = {row["digest"]: row["digest"] for row in rows}
     if by_files:
-        digest_of_file = {row["path"]: row["digest"] for row in rows}
-        of_store = [row for row in rows_of(generation).values() if row["store"] and row["path"] in digest_of_file]
-        now |= {row["digest"]: digest_of_file[row["path"]] for row in of_store}
+        digest_of_file = {os.path.realpath(row["path"]): row["digest"] for row in rows}
+        for row in rows_of(generation).values():
+            file = os.path.realpath(row["path"]) if row["store"] and row["path"] else ""
+            if file in digest_of_file and _is_older(file, row["state"]):
+                now[row["digest"]] = digest_of_file[file]
     with suppress(OSError, pa.ArrowException, RecipeError):
         known = read_table(generation / OWN, OWN_COLUMNS).to_pylist() if generation is not None else []
-        kept = [row | {"digest": now[row["digest"]]} for row in known if row["digest"] in now]
-        if lost := len({row["digest"] for row in known}) - len({row["digest"] for row in kept}):
+        if lost := len({row["digest"] for row in known} - now.keys()):
             info(f"the gallery had captions of {counted(lost, 'pictures')} that are not there now", colour="yellow")
-        return kept
+        kept = dict.fromkeys(
+            (now[row["digest"]], row["language"], row["text"]) for row in known if row["digest"] in now
+        )
+        return [dict(zip(OWN_COLUMNS, one, strict=True)) for one in kept]
     return []
+
+
+def _is_older(file: str, state: str) -> bool:
+    """Has a file not changed since the regions of a store, with this state, were found in it?"""
+    return Path(file).stat().st_mtime_ns <= int(state.partition(":")[2])

@@ -195,8 +195,8 @@ def advise_on_selection(settings: VseSettings, row: str, learned: Set[str], capt
     if not settings.epochs or not learned or learned & {*settings.select}:
         return
     columns = zip(*(captions[name][:] for name in ("split", "source", "language")), strict=True)
-    own = sorted({language for *kind, language in columns if kind == ["val", HUMAN]} & learned)
-    better = "there are no captions of these for validation, so that any epoch may seem the best"
+    own = sorted({language for *kind, language in columns if kind == ["val", HUMAN]} & learned & {*settings.test})
+    better = "there are no captions of these for validation, or vse.test lacks them, so that any epoch may seem best"
     if own:
         better = f"write `{row}: {{select: [{', '.join(own)}]}}` in vse.row_settings"
     info(

@@ -72,9 +72,11 @@ def reranked_row(row: Row, first: Row, corpus: Job, of_first: VseSettings, setti
 def is_better(row: Row, workspace: Workspace) -> bool:
     """Is a reranker, a row that `reranked_row` gives, better on validation than the model whose results it orders?
 
-    Where it is not known, it is taken to be.
+    Where it is not known, it is taken to be; so is one that writes captions or draws, for which it is exported too.
     """
-    if not all(map(workspace.done, row.trained)):
+    model, options = (row.trained[0].settings[name] for name in ("model", "options"))
+    kind = model_class(model)
+    if not all(map(workspace.done, row.trained)) or kind.writes_with(**options) or kind.draws_with(**options):
         return True
     second, first = (workspace.manifest(job)["metrics"].get("val", {}) for job in row.trained)
     both = second.keys() & first.keys()

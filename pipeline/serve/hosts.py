@@ -26,6 +26,8 @@ def names_of(address: str, others: Sequence[str]) -> list[str]:
     Raises:
         RecipeError: one of them can be no name of a host.
     """
+    if not address:
+        raise RecipeError("--address is empty; expected an address such as 127.0.0.1, or 0.0.0.0 for all networks")
     if wrong := [name for name in others if not _NAME.fullmatch(name)]:
         raise RecipeError(f"--hosts {wrong[0]!r}: not the name of a host; expected names such as photos.example")
     own = _of_this_machine() if address in _EVERYWHERE else []

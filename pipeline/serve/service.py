@@ -192,8 +192,8 @@ class _OfForeignPages:
         origin = Headers(scope=scope).get("Origin") if scope["type"] == "http" else None
         host = "" if origin is None else origin.partition("://")[2].lower()
         name = host if host.endswith("]") else re.sub(r":\d+$", "", host)
-        known = any(
-            one == "*" or one.lower() == name or (one[0] == "*" and name.endswith(one[1:])) for one in self._names
+        known = name != "" and any(
+            one == "*" or one.lower() == name or (one.startswith("*") and name.endswith(one[1:])) for one in self._names
         )
 
         async def send_plainly(message: Message) -> None:

@@ -31,6 +31,22 @@ def test_a_jpeg_of_very_many_scans_is_refused_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 5
 
 
+def test_what_stands_behind_a_picture_is_none_of_its_scans(tmp_path: Path) -> None:
+    path = progressive(tmp_path / "motion.jpg", 1000, 0)
+    path.write_bytes(path.read_bytes() + b"\xff\xda\0\2" * 5000)
+    assert open_picture(path).size == (1000, 1000)
+
+
+def test_a_large_jpeg_of_a_scan_for_each_colour_counts_as_one_that_is_read_whole(tmp_path: Path) -> None:
+    Image.new("L", (9600, 9600), 99).save(path := tmp_path / "one.jpg", quality=10)
+    require_picture(path)
+    content = path.read_bytes()
+    last = content.rindex(b"\xff\xda")
+    path.write_bytes(content[:-2] + content[last:-2] * 2 + content[-2:])
+    with pytest.raises(DataError, match="9600×9600 pixels; at most 89 million are read"):
+        require_picture(path)
+
+
 def test_a_cell_of_very_many_letters_is_read(tmp_path: Path) -> None:
     (tmp_path / "long.csv").write_text(f'picture,caption\n1.jpg,"{"a " * 100_000}"\n')
     assert len(read_table(tmp_path / "long.csv", "a table").rows[-1][1][1]) >= 199_999

@@ -115,6 +115,11 @@ def test_a_folder_of_the_corpus_keeps_and_corrects_captions_with_a_model_too(
     words = ["--pictures", str(pictures), "--model", str(model), "--gallery", str(place)]
     assert used.main("index", *words) == 0
     assert [Gallery.open(place).describe_known(name).own for name in names_of] == before
+    linked = tmp_path / "linked"
+    linked.symlink_to(pictures)  # the same files by another path
+    assert used.main("index", "--gallery", str(place)) == 0
+    update_gallery(place, exported, PictureFolder(linked))
+    assert [Gallery.open(place).describe_known(name).own for name in names_of] == before
     capsys.readouterr()
     assert used.main("index", "--pictures", str(own), "--model", str(model), "--gallery", str(place)) == 0
     assert "the gallery had captions of" in capsys.readouterr().out

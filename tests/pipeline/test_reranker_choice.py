@@ -1,6 +1,7 @@
 """Which rerankers search takes: those that are better on validation than the model whose results they order."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -8,16 +9,18 @@ from pipeline.reporting.opening import as_reranked
 from pipeline.retrieval.reranking import is_better, trained_reranker
 
 
-def made(
-    second: dict[str, float], first: dict[str, float], done: bool = True
-) -> tuple[SimpleNamespace, SimpleNamespace]:
+def job(name: str, model: str = "scan-t2i-avg", **options: list[str]) -> SimpleNamespace:
+    return SimpleNamespace(name=name, settings={"model": model, "options": options})
+
+
+def made(second: dict[str, float], first: dict[str, float], done: bool = True, trained: Any = None) -> tuple:
     """A reranker's row and its workspace; rsum on validation of the reranker and of the first model by language."""
     val = {"second": second, "first": first}
     workspace = SimpleNamespace(
-        done=lambda job: done or job == "second",
-        manifest=lambda job: {"metrics": {"val": {language: {"rsum": rsum} for language, rsum in val[job].items()}}},
+        done=lambda job: done or job.name == "second",
+        manifest=lambda job: {"metrics": {"val": {name: {"rsum": rsum} for name, rsum in val[job.name].items()}}},
     )
-    return SimpleNamespace(job="rerank", trained=("second", "first")), workspace
+    return SimpleNamespace(job=job("rerank"), trained=(trained or job("second"), job("first", "san"))), workspace
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,14 @@ def test_it_is_taken_if_it_is_better_on_validation(second: dict, first: dict, be
         vse=SimpleNamespace(test=["en"]))), {("scan on the first 100 of san", "human"): [row]}, [])  # fmt: skip
     assert said == ([] if better else [
         "Search does not re-rank: scan on the first 100 of san is not better on validation."])  # fmt: skip
+
+
+def test_one_that_writes_captions_or_draws_is_exported_for_that() -> None:
+    for what in ("i2t", "t2i"):
+        row, workspace = made({"en": 1.0}, {"en": 100.0}, trained=job("second", "gxn", generate=[what]))
+        assert trained_reranker(row, workspace) is row
+    row, workspace = made({"en": 1.0}, {"en": 100.0}, trained=job("second", "gxn", generate=[]))
+    assert trained_reranker(row, workspace) is None
 
 
 def test_without_the_first_model_nothing_is_known() -> None:
