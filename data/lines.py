@@ -74,7 +74,7 @@ def _undecoded(raw: bytes) -> Iterator[tuple[int, str]]:
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as error:
-            yield number, f"not UTF-8 ({error.reason}); convert the file to UTF-8 (Excel: CSV UTF-8)"
+            yield number, f"not UTF-8 ({error.reason}); convert the file to UTF-8 (`CSV UTF-8` in Excel)"
 
 
 def _unpacked(raw: bytes, path: Path) -> bytes:

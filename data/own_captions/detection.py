@@ -125,8 +125,10 @@ def look_at(folder: Path, captions: Path | None, languages: Sequence[str] = ()) 
 
 
 def path_from(file: Path, folder: Path) -> str:
-    """The path of a file from a folder; the whole path of one that lies elsewhere."""
-    return str(file.relative_to(folder) if file.is_relative_to(folder) else file.absolute())
+    """The path of a file from a folder; the whole path of one that lies elsewhere, or that a link there leads to."""
+    if not file.is_relative_to(folder):
+        return str(file.absolute())
+    return str(file.relative_to(folder) if is_inside(file, folder) else file.resolve())
 
 
 def _chosen(

@@ -103,7 +103,9 @@ class Tables(Reader):
         corpus = case.call(lambda: read(self._settings, case.given, case.work))
         check_corpus(case, corpus)
         case.call(lambda: sources(self._settings, case.given))
-        init_and_doctor(case, *(["--captions", str(case.given / self._settings.captions)] if self._named else []))
+        captions = case.given / self._settings.captions
+        named = self._named and not captions.is_symlink()  # one may name a link out of the folder
+        init_and_doctor(case, *(["--captions", str(captions)] if named else []))
 
     def _other_settings(self, case: Case) -> str:
         names = ["pictures", "captions", "parallel", "regions", "label", "languages", "validation", "test"]

@@ -133,3 +133,13 @@ def test_pictures_that_cannot_be_read_are_told(tmp_path: Path, capsys) -> None:
     assert run(tmp_path, "init", "mine", *OPTIONS) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "4 pictures cannot be read: 4.png, 5.png, 6.png, …; replace them, or leave them out with their" in told
+
+
+def test_captions_that_a_person_names_may_be_a_link_out_of_the_folder(tmp_path: Path, capsys) -> None:
+    pictures = own_pictures(tmp_path / "mine")
+    (pictures / "captions.tsv").rename(tmp_path / "kept.tsv")
+    (pictures / "captions.tsv").symlink_to(tmp_path / "kept.tsv")
+    assert refused(tmp_path, capsys, "mine", *OPTIONS)
+    assert run(tmp_path, "init", "mine", "--captions", "mine/captions.tsv", *OPTIONS) == 0
+    assert load_recipe(str(tmp_path / "mine.yaml")).corpus.options.captions == str(tmp_path / "kept.tsv")
+    assert run(tmp_path, "doctor", "./mine.yaml") == 0
