@@ -201,7 +201,9 @@ def test_a_table_of_another_encoding_is_told_in_few_lines(tmp_path: Path, capsys
     (tmp_path / "mine" / "captions.tsv").write_bytes(text.encode("cp1252"))
     told = bad_lines(tmp_path, capsys, "mine")
     assert len(told) == 3
-    assert told[2].endswith(f"convert the file to UTF-8 (and {COUNT - 3} more lines with this fault)")
+    assert told[2].endswith(
+        f"convert the file to UTF-8 (`CSV UTF-8` in Excel) (and {COUNT - 3} more lines with this fault)"
+    )
 
 
 def test_a_number_sign_in_the_name_of_a_picture(tmp_path: Path, capsys) -> None:
