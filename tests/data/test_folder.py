@@ -291,8 +291,9 @@ def test_all_bad_lines_are_told_at_once(root: Path) -> None:
     file = root / "captions.tsv"
     told = dict(problem.split(": ", 1) for problem in caught.value.told)
     assert {place: problem.split(",")[0] for place, problem in told.items()} == {
+        # line 9 once, without a picture
         f"{file}:8": "not UTF-8 (invalid continuation byte); convert the file to UTF-8 (`CSV UTF-8` in Excel)",
-        f"{file}:9": "not UTF-8 (invalid continuation byte); convert the file to UTF-8 (`CSV UTF-8` in Excel)",  # once, without a picture
+        f"{file}:9": "not UTF-8 (invalid continuation byte); convert the file to UTF-8 (`CSV UTF-8` in Excel)",
         f"{file}:2": f"no picture 'gone.png' in {root}/pictures; name it by its path in that folder",
         f"{file}:3": "2 fields", f"{file}:4": "language 'Englisch'", f"{file}:5": "split 'later'",
         f"{file}:6": "picture '0.png' is in test",
