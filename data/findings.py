@@ -35,9 +35,7 @@ _ODD_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")  # U+FFFD
 _ODD = "with control characters, line breaks or U+FFFD"
 ENTITY = re.compile("&(?:#[0-9]+|#x[0-9a-f]+|[a-z][a-z0-9]+);", re.IGNORECASE)
 """What HTML writes for a character: `&amp;`."""
-_TAG = re.compile(
-    "</?(?:a|b|br|div|em|font|h[1-6]|i|img|li|ol|p|span|strong|su[bp]|u|ul)(?: [^<>]*)?/?>", re.IGNORECASE
-)
+_TAG = re.compile("</?(?:a|b|br|div|em|font|h[1-6]|i|img|li|ol|p|span|strong|su[bp]|u|ul)(?: [^<>]*)?/?>", re.I)
 _TINY, _MOST_TINY = 2.0**-14, 0.1  # the smallest number that float16 holds to 11 bits; share of them that is usual
 _SWAPPED = 0.05  # share of sentences in other languages from which on a file is the wrong one
 _EVIDENCE = 25.0  # for another language; of 17,000 right sentences, short ones too, none reaches it
@@ -205,8 +203,8 @@ def _missing_captions(captions: Sequence[Caption]) -> Iterator[Finding]:
     for (split, language, source), count in sorted(counts.items()):
         usual = Counter(count.values()).most_common(1)[0][0]
         few = [image_id for image_id in images[split] if count[image_id] < usual]
-        what = "images without a caption" if usual == 1 else f"images with fewer than {usual} captions"
-        yield from _some("warning", what, f"{split}, {language}, {source}", few)
+        lack = "without a caption" if usual == 1 else f"with fewer than {usual} captions"
+        yield from _some("warning", f"images {lack}", f"{split}, {language}, {source}", few)
 
 
 def _shared_sentences(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Finding]:

@@ -21,8 +21,9 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 _LARGEST = 2**25  # pixels; a larger picture is reduced before anything else is done with it
 _MOST, _MOST_OF_JPEG = 2**28 // 3, 2**28  # pixels that are read; a JPEG is decoded in a smaller size at once
 Image.MAX_IMAGE_PIXELS = _MOST_OF_JPEG  # Pillow's own limit refuses pictures of phones
-_MARKER, _SCAN, _END = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]"), 0xDA, 0xD9  # of segments of a JPEG; between them
-_MOST_OF_SCANS = 2**30  # are no such bytes; pixels of all scans of a JPEG that has several
+_MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")  # begins a segment of a JPEG; coded pixels hold no such bytes
+_SCAN, _END = 0xDA, 0xD9  # the second bytes of two of them
+_MOST_OF_SCANS = 2**30  # pixels of all scans of a JPEG that has several
 _ORIENTATION = 0x0112
 _UPRIGHT = dict(enumerate((0, 3, 1, 5, 4, 6, 2), 2))  # orientation → its transposition
 

@@ -22,7 +22,6 @@ Batch = dict[str, Tensor]
 Compared = Literal["captions", "languages"]
 """What a loss between the captions of an image compares: any two of them, or those of two languages."""
 Score = Literal["inner product", "vectors", "sets"]
-
 GREEDY = BeamSettings(1)
 _NO_DECODER = "it has no decoder; train `gxn` with --vse.options.generate=[i2t]"
 _NO_GENERATOR = "it has no generator of pictures; train `gxn` with --vse.options.generate=[t2i]"
@@ -193,8 +192,8 @@ class RetrievalModel(nn.Module, ABC):
         named = [languages] * len(sentences) if isinstance(languages, str) else languages
         rows = [torch.tensor(sentence, dtype=torch.long) for sentence in sentences]  # one may be empty
         tokens = pad_sequence(rows, batch_first=True).to(next(self.parameters()).device)
-        numbers = torch.tensor([self.languages.index(language) for language in named], device=tokens.device)
-        return tokens, torch.tensor([len(sentence) for sentence in sentences]), numbers
+        lengths, numbers = torch.tensor([*map(len, sentences)]), torch.tensor([*map(self.languages.index, named)])
+        return tokens, lengths, numbers.to(tokens.device)
 
     def encode_sentences(self, sentences: Sequence[Sequence[int]], languages: str | Sequence[str]) -> Encoding:
         """Encode sentences as token numbers, in one language or many, on the model's device."""

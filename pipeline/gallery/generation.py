@@ -126,13 +126,12 @@ def own_before(
         by_files: they are of files, so that those which the generation knows by regions are found by their files.
     """
     now = {row["digest"]: row["digest"] for row in rows}
-    if by_files:
-        digest_of_file = {os.path.realpath(row["path"]): row["digest"] for row in rows}
+    with suppress(OSError, ValueError, pa.ArrowException, RecipeError):
+        digest_of_file = {os.path.realpath(row["path"]): row["digest"] for row in rows} if by_files else {}
         for row in rows_of(generation).values():
             file = os.path.realpath(row["path"]) if row["store"] and row["path"] else ""
             if file in digest_of_file and _is_older(file, row["state"]):
                 now[row["digest"]] = digest_of_file[file]
-    with suppress(OSError, pa.ArrowException, RecipeError):
         known = read_table(generation / OWN, OWN_COLUMNS).to_pylist() if generation is not None else []
         if lost := len({row["digest"] for row in known} - now.keys()):
             info(f"the gallery had captions of {counted(lost, 'pictures')} that are not there now", colour="yellow")

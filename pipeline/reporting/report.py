@@ -311,17 +311,16 @@ class _ReportTables(Figures):
             if len(languages) < 2 or not jobs:
                 continue
             runs = read_runs([self.workspace.folder(job) for job in jobs], languages)
-            if (variance := mean_rank_variance(runs, resamples)) is None:
+            if (found := mean_rank_variance(runs, resamples)) is None:
                 continue
-            n, among, ends = len(rank_variances(runs[0])), "+".join(languages), rounded(variance)
+            n, among, ends = len(rank_variances(runs[0])), "+".join(languages), rounded(found)
             task = "+".join(sorted({self.task_of(language) for language in languages}))
-            subject = Subject("test", system, name, among, n, task=task)
-            self.add(subject, "rank_variance", variance.value, ends, len(runs))
+            self.add(Subject("test", system, name, among, n, task=task), "rank_variance", found.value, ends, len(runs))
             probed, shown = [scores["language_probe"] for scores in self.run(jobs, "", "language_probe")[1]], "–"
             if probed:
                 probe = self.mean(Subject("test", system, name, among, task=task), "language_probe", probed)
                 shown = f"{probe.value:.1f} (chance {100 / len(languages):.1f})"
-            cells = [f"{variance.value:.1f}", shown_interval(*ends), f"{n:,}", str(len(runs)), shown]
+            cells = [f"{found.value:.1f}", shown_interval(*ends), f"{n:,}", str(len(runs)), shown]
             table.append([name, among, *cells])
         heads = ["trained on", "languages", "rank variance", "95 %", "images", "seeds", "language probe %"]
         title = (

@@ -249,11 +249,8 @@ class _Run:
         save_model(folder, settings.model, arguments, module.model)
         self._validated(module, data)
         validated = validation_scores(module.ranks)
-        shown = [
-            gallery
-            for kind in (QueryGallery, JointSpace)
-            for gallery in galleries(settings.test, split="test", kind=kind)
-        ]
+        kinds = QueryGallery, JointSpace
+        shown = [gallery for kind in kinds for gallery in galleries(settings.test, split="test", kind=kind)]
         evaluate_split(make_trainer(settings.trainer, log_dir, callbacks=shown), "test", module, data)
         tested = write_ranks(folder, module.ranks)
         self._log_result(log_dir, tested, validated)

@@ -29,11 +29,9 @@ def rows() -> list[Caption]:
     for number, image in enumerate(IMAGES):
         split = "train"
         for k in range(2 if number == 9 else 3):
-            name = f"{image}-{k}"
+            name, german = f"{image}-{k}", f"Ein Wort {image}-{k} ."
             found.append(Caption(image, f"{name}-en", "en", f"A word {name} .", split))
-            found.append(
-                Caption(image, f"{name}-de", "de", f"Ein Wort {name} .", split, "mmt:en-de", f"{name}-en", -1.0)
-            )
+            found.append(Caption(image, f"{name}-de", "de", german, split, "mmt:en-de", f"{name}-en", -1.0))
         if number:
             found.append(Caption(image, f"{image}-fr", "fr", "le même mot !" if number < 3 else f"mot {image}", split))
     for image in ("v0", "v1", "v2"):

@@ -86,8 +86,7 @@ def test_vectors_of_images_are_computed_once_for_all_rows_and_seeds(trained: Tin
 def test_where_the_corpus_changes_only_new_pictures_are_encoded(trained: Tiny, network: Path, tmp_path: Path) -> None:
     made = trained.without(tmp_path / "made", "vse-*")
     graph = Graph(made.recipe(*arguments(network, "zero-shot")), made.workspace)
-    first = graph.rows[0].job.inputs["images"]
-    folder = made.workspace.folder(first)
+    folder = made.workspace.folder(first := graph.rows[0].job.inputs["images"])
     (listed,), before = folder.glob("pictures-*.txt"), folder / "vectors.npy"
     changed = replace(first, settings=first.settings | {"pictures": "others"})  # as where a caption was edited
     for unknown in (0, 2):  # pictures that are not those of the finished job

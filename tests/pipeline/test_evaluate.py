@@ -302,3 +302,8 @@ def test_data_that_do_not_fit_are_one_line(used: Tiny, exported: ExportedModel, 
     (folder / "pictures" / "their 3.png").write_text("no picture")
     with pytest.raises(DataError, match=r"their 3\.png: not a readable picture"):
         measure(exported, on, 100, 1)
+
+
+def test_a_missing_picture_is_named(exported: ExportedModel, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        exported.encode_pictures([tmp_path / "gone.jpg"])

@@ -11,7 +11,6 @@ import pytest
 import torch
 from PIL import Image
 
-from data.errors import DataError
 from data.reading import Words, reading_of
 from data.regions import RegionStore
 from pipeline.corpus.prepare import pictures_of
@@ -343,8 +342,3 @@ def test_pictures_and_captions_are_drawn_without_repetition(used: Tiny, exported
     texts = gallery.draw_captions("en", 10_000, seed=1)
     assert len(texts) == len(set(texts)) > 5
     assert gallery.draw_captions("en", 5, seed=1) == gallery.draw_captions("en", 5, seed=1)
-
-
-def test_a_missing_picture_is_named(exported: ExportedModel, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        exported.encode_pictures([tmp_path / "gone.jpg"])
