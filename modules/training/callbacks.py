@@ -49,15 +49,28 @@ class TensorFloat(Callback):
 
 
 class AveragedWeights(EMAWeightAveraging):
-    """A moving average of the weights, kept on the device of the training.
+    """A moving average of the weights, kept on the device of the training and validated to the end.
 
-    Lightning makes it before it moves the module to a GPU, so that the average would stay on the CPU.
+    Lightning makes it before it moves the module to a GPU, so that the average would stay on the CPU, and takes it
+    away again before the module, and callbacks that draw what it finds, are told that validation has ended.
     """
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Make the average."""
         self._device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the average, which others look at now."""
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Go back to the weights of the training."""
+        super().on_validation_epoch_end(trainer, pl_module)
+
+
+def averaged_weights(decay: float) -> list[Callback]:
+    """The callback that keeps a moving average of the weights; none for a decay of 0."""
+    return [AveragedWeights(decay=decay)] if decay else []
 
 
 class _Clock:

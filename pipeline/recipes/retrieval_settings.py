@@ -93,6 +93,8 @@ class TrainingSettings:
     (`en/human + de/human`); 0 leaves it out."""
     weight_decay: float = number(0.0, 0)
     """Adam's, added to the gradient."""
+    average: float = number(0.0, 0, below=1)
+    """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
     image_encoder: str | None = None
     """A vision network of `transformers` (folder or hub name), like a ResNet, that reads the corpus's pictures: its
     feature map stands for the regions. null: stored regions."""

@@ -19,6 +19,7 @@ from data.taught import TEXT
 from data.text_inputs import TextInput
 from modules.pretrained.interpolation import interpolate, weights_of
 from modules.retrieval_models import model_class, option_names
+from modules.training.callbacks import averaged_weights
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.engine.job import Job
@@ -158,8 +159,9 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     settings = replace(settings, word_vectors=vectors_of_row(recipe, settings, row, mix.languages))
     files, digests = files_read(settings, training.workspace), training.workspace.digests
     plain = {key: value for key, value in job_settings(settings).items() if key in names_of(TrainingSettings)}
-    if not settings.teacher:
-        del plain["teaching_contrast"]
+    for name, used in (("teaching_contrast", settings.teacher), ("average", settings.average)):
+        if not used:
+            del plain[name]
     plain |= {"groups": settings.rows[row], "seed": training.seed} | files
     tables = {"corpus": training.corpus} | {source: synthetic[source] for source in mix.sources}
     network = files.get("pretrained")  # its pictures come before the trainings that come first: there may be none
@@ -240,7 +242,7 @@ class _Run:
         if settings.epochs:
             best = fit(
                 module, data, settings.trainer, folder, log_dir, epochs, module.selects, self.seed, settings.clip,
-                galleries(self.watched), settings.test,
+                [*galleries(self.watched), *averaged_weights(settings.average)], settings.test,
             )  # fmt: skip
             chosen = {"epoch": load_best(module, best), "epochs": epochs}
         trained = [weight.numel() for weight in module.model.parameters() if weight.requires_grad]

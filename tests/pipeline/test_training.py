@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.demos.boring_classes import BoringModel
 from torch import nn
 
@@ -73,6 +73,48 @@ def test_averaged_weights_are_where_the_training_is() -> None:
     average.setup(SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("meta"))), module, "fit")
     assert {parameter.device.type for parameter in average._average_model.parameters()} == {"meta"}
     assert module.layer.weight.device.type == "cpu"
+
+
+class Looks(Callback):
+    """Remembers the weights that it finds while a validation and an epoch of training end."""
+
+    def __init__(self, average: AveragedWeights) -> None:
+        self.average, self.validated, self.trained = average, [], []
+
+    def _differ(self, module: pl.LightningModule) -> bool:
+        """The weights of the training are not those of the average."""
+        kept = self.average._average_model.module
+        return not torch.equal(module.layer.weight, kept.layer.weight)
+
+    def on_validation_end(self, trainer, pl_module) -> None:
+        self.validated.append(pl_module.layer.weight.clone())
+
+    def on_train_epoch_end(self, trainer, pl_module) -> None:
+        assert self._differ(pl_module)
+        assert torch.equal(self.validated[-1], self.average._average_model.module.layer.weight)
+        self.trained.append(pl_module.layer.weight.clone())
+
+
+class Validated(BoringModel):
+    """Its validation ends with a look at its weights, as that of a model does whose score has weights."""
+
+    def on_validation_epoch_end(self) -> None:
+        self.seen = [*getattr(self, "seen", []), self.layer.weight.clone()]
+
+
+def test_averaged_weights_are_validated_until_all_have_looked() -> None:
+    """Rankings of a validation are made when its last batch has been read, and pictures drawn after them."""
+    module, average = Validated(), AveragedWeights(decay=0.9)
+    looks = Looks(average)
+    pl.Trainer(
+        max_epochs=2, limit_train_batches=3, limit_val_batches=2, num_sanity_val_steps=0, logger=False,
+        accelerator="cpu", enable_model_summary=False, enable_progress_bar=False, enable_checkpointing=False,
+        callbacks=[looks, average],
+    ).fit(module)  # fmt: skip
+    assert len(looks.trained) == len(module.seen) == 2
+    for seen, shown, trained in zip(module.seen, looks.validated, looks.trained, strict=True):
+        assert torch.equal(seen, shown)
+        assert not torch.equal(seen, trained)
 
 
 def test_too_little_disk_is_told_before_training(monkeypatch, tmp_path):

@@ -5,16 +5,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from modules.pretrained.dual_network import DualNetwork, dual_network_arguments
 from modules.pretrained.interpolation import interpolate, weights_of
 from modules.retrieval_models import build_model
 from modules.training.retrieval import Retrieval
+from pipeline.graph import Graph
 from pipeline.retrieval.weights import start_scale, start_weights
-from pipeline.training.model_files import save_model, save_weights
+from pipeline.training.model_files import load_best, save_model, save_weights
 from tests.modules.dual_networks import save
 from tests.modules.test_dual_encoder import PIXELS, PLAIN, SIZES, network_of
+from tests.pipeline.tiny import Tiny
 
 
 def model_of() -> nn.Module:
@@ -151,3 +154,25 @@ def test_a_dual_encoder_that_starts_from_a_trained_one_has_its_scale(tmp_path: P
     start_weights(second.model, [tmp_path])
     start_scale(second)
     assert (second.loss.log_scale.item(), second.loss.bias.item()) == pytest.approx((3.1, -5.5))
+
+
+def test_a_moving_average_is_kept(fresh: Tiny, monkeypatch) -> None:
+    """`vse.average`; without it the key of a training does not know of it."""
+    arguments = ["--vse.only=[human]", "--augment.paths=[]"]
+    found = []
+
+    def load(module: Retrieval, checkpoint: Path) -> int:
+        found.append(torch.load(checkpoint, weights_only=True))
+        return load_best(module, checkpoint)
+
+    monkeypatch.setattr("pipeline.retrieval.training.load_best", load)
+    for more in ([], ["--vse.average=0.7"]):
+        assert fresh.main("vse", *arguments, *more) == 0
+    plain, averaged = (Graph(fresh.recipe(*arguments, *more), fresh.workspace).rows[0].job
+                       for more in ([], ["--vse.average=0.7"]))  # fmt: skip
+    assert "average" not in plain.settings
+    assert averaged.settings == plain.settings | {"average": 0.7}
+    kept = load_file(fresh.workspace.folder(averaged) / "weights.safetensors")
+    assert "current_model_state" not in found[0]
+    assert all(torch.equal(kept[name], found[1]["state_dict"][f"model.{name}"]) for name in kept)
+    assert any(not torch.equal(kept[name], found[1]["current_model_state"][f"model.{name}"]) for name in kept)
