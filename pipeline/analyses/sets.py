@@ -7,11 +7,14 @@ from typing import Any
 
 from data.captions import HUMAN, Caption, read_captions
 from data.corpora.registry import CORPORA
+from data.errors import DataError
 from data.own_captions.corpus import read_found
 from data.own_captions.detection import look_at
 from data.report import data_report
+from data.subset import without_unreadable
 from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_digest, pictures_of
+from pipeline.engine.console import counted, info_aside
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -45,7 +48,7 @@ class EvaluationSet:
 
 
 def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
-    """The pictures and captions of a folder, found as `init` finds them.
+    """The pictures and captions of a folder, found as `init` finds them; what cannot be read is told and left out.
 
     Args:
         folder: of both; a file `captions.tsv` in it comes before others.
@@ -62,6 +65,12 @@ def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
         )
     captions = folder / "captions.tsv"
     _, corpus = read_found(look_at(folder, captions if captions.is_file() else None))
+    corpus = without_unreadable(corpus)
+    if broken := corpus.unreadable:
+        if not corpus.captions:
+            raise DataError(broken[0])
+        info_aside(f"{folder}: left out {counted(len(broken), 'pictures')} that cannot be read, with their captions: "
+                   f"{'; '.join(broken[:3])}{' …' if len(broken) > 3 else ''}")  # fmt: skip
     return _of_split(str(folder), split, corpus.captions, corpus.pictures, None)
 
 

@@ -304,6 +304,19 @@ def test_data_that_do_not_fit_are_one_line(used: Tiny, exported: ExportedModel, 
         measure(exported, on, 100, 1)
 
 
+def test_pictures_that_cannot_be_read_are_left_out(used: Tiny, exported, folder: Path, capsys) -> None:
+    (folder / "pictures" / "their 3.png").write_text("no picture")
+    status, out, err = _command(used, capsys, exported.folder, "--on", str(folder))
+    assert (status, out.count("of 5")) == (0, 3)
+    assert "left out 1 picture that cannot be read" in err
+    assert "their 3.png: not a readable picture" in err
+    for path in (folder / "pictures").iterdir():
+        path.write_text("no picture")
+    status, out, err = _command(used, capsys, exported.folder, "--on", str(folder))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "their 0.png: not a readable picture" in err
+
+
 def test_a_missing_picture_is_named(exported: ExportedModel, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         exported.encode_pictures([tmp_path / "gone.jpg"])
