@@ -21,6 +21,8 @@ class _Spaces(dict[int, str]):
         return kept
 
 
+RULE = 2
+"""Of `normalise_sentence`: another one wherever it leaves something else than before."""
 _SPACES = _Spaces()
 _UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese, whose words have no spaces between them."""

@@ -26,7 +26,7 @@ from pipeline.commands import figures, models, recipes, servers, stages
 from pipeline.commands.options import DATA, USE, recipe_names
 from pipeline.engine.console import be_verbose, error_line, info_aside
 from pipeline.engine.machine_errors import line_of, quieten
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, require_readable
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
 _INTERRUPTED, _TERMINATED = 130, 143  # by Ctrl-C and by SIGTERM, as shells have it
@@ -167,8 +167,8 @@ def _main(words: list[str]) -> int:
 
 def _run(words: Sequence[str]) -> Any:
     """What Typer returns for a command line."""
-    if wrong := [word for word in words if not _is_text(word)]:
-        raise RecipeError(f"{wrong[0]!r}: not UTF-8; write it in UTF-8, or rename the file or folder")
+    for word in words:
+        require_readable(word)
     settings, rest = split_settings(words)
     try:
         return typer.main.get_command(app).main(rest, "bildwort", standalone_mode=False, obj=settings)
@@ -176,11 +176,3 @@ def _run(words: Sequence[str]) -> Any:
         if type(sys.stdout).__name__ != _CLOSED_PIPE:
             raise
         return 0
-
-
-def _is_text(word: str) -> bool:
-    try:
-        word.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in word

@@ -1,7 +1,9 @@
 """The error that the pipeline raises on purpose."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from data.errors import DataError
 from modules.errors import ModelError
@@ -16,6 +18,34 @@ class RecipeError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split("\n")))
+
+
+def require_readable(text: str) -> str:
+    """A word of a command line, or a path, that libraries can read: UTF-8.
+
+    Raises:
+        RecipeError: it is not, or Python takes it for another encoding.
+
+    Examples:
+        >>> require_readable("Fächer")
+        'Fächer'
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        step = "write it in UTF-8, or rename the file or folder"
+        if encoding != "utf-8":
+            step = f"Python reads names as {encoding} in this locale: set PYTHONUTF8=1"
+        raise RecipeError(f"{text!r}: not UTF-8; {step}") from None
+    if "\0" in text:
+        raise RecipeError(f"{text!r}: has a character 0; leave it out")
+    return text
+
+
+def whole_path(path: str | Path) -> Path:
+    """A path from the root, so that the working directory may change; RecipeError as `require_readable`."""
+    return Path(require_readable(str(Path(path).absolute())))
 
 
 @contextmanager

@@ -176,7 +176,8 @@ class Graph:
                 raise RecipeError(f"recipe {recipe.name} has no tables; try `{wanted}`")
             reason = f"no table {name!r}" if name else "no table is named"
             known = ", ".join(recipe.tables)
-            wanted = command("table", "--table=NAME", target=["table", "TABLE=NAME"])
+            here = recipe.file or recipe.name
+            wanted = command("table", here, "--table=NAME", target=["table", "TABLE=NAME", f"RECIPE={here}"])
             raise RecipeError(f"{reason}: recipe {recipe.name} has {known}; use `{wanted}`")
         systems = recipe.tables[name].systems
         return [

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from data.processes import cores, require_main_guard
 from pipeline.engine.machine_errors import quieten
 from pipeline.engine.runner import Runner
@@ -41,8 +43,7 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
             ...
         pipeline.errors.RecipeError: train: no stage 'vsc'; there are prepare, mmt, augment, vse, rerank
     """
-    if not isinstance(recipe, Recipe):
-        raise RecipeError(f"train: expected a recipe, as load_recipe gives it, not {recipe!r:.80}")
+    _require("train", recipe, Recipe, "a recipe, as load_recipe gives it")
     if isinstance(stages, str):
         raise RecipeError(f"train: stages is {stages!r}; expected a list of stages, [{stages!r}]")
     if unknown := [name for name in stages or () if name not in STAGES]:
@@ -50,7 +51,8 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
     quieten()
     graph = Graph(recipe, _workspace(artifacts))
     runner = Runner(graph.workspace)
-    run_stages([name for name in STAGES if stages is None or name in stages], graph, runner)
+    with torch.random.fork_rng(devices=[]):  # the caller's random numbers go on as if nothing had been trained
+        run_stages([name for name in STAGES if stages is None or name in stages], graph, runner)
 
 
 def export_model(recipe: Recipe, folder: str | Path, artifacts: str | Path | None = None) -> ExportedModel:
@@ -66,6 +68,7 @@ def export_model(recipe: Recipe, folder: str | Path, artifacts: str | Path | Non
     Raises:
         RecipeError: nothing has been trained, or the folder holds something else.
     """
+    _require("export_model", recipe, Recipe, "a recipe, as load_recipe gives it")
     return export(Graph(recipe, _workspace(artifacts)), Path(folder))
 
 
@@ -98,9 +101,16 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
         >>> gallery = index_pictures("holiday", load_model("model"), "holiday-gallery")  # doctest: +SKIP
         >>> [hit.name for hit in gallery.search("ein Hund am Strand", top=5)]  # doctest: +SKIP
     """
+    _require("index_pictures", model, ExportedModel, "a model, as load_model gives it")
     require_main_guard()
     update_gallery(Path(gallery), model, some_pictures(Path(pictures), cores()))
     return Gallery.open(gallery, model)
+
+
+def _require(function: str, value: object, kind: type, expected: str) -> None:
+    """Refuse what is not of the expected kind, by a RecipeError."""
+    if not isinstance(value, kind):
+        raise RecipeError(f"{function}: expected {expected}, not {value!r:.80}")
 
 
 def _workspace(artifacts: str | Path | None) -> Workspace:

@@ -23,7 +23,7 @@ def encoded_images(model: RetrievalModel, regions: NDArray[np.floating]) -> Enco
 
 def all_images(model: RetrievalModel, batches: Iterable[NDArray[np.floating]]) -> Encodings:
     """Images as above, a batch at a time, on the CPU."""
-    with torch.inference_mode():
+    with torch.no_grad():
         encoded = (encoded_images(model, batch) for batch in batches)
         return Encodings.joined([Encodings.of((vectors.cpu(), mask.cpu())) for vectors, mask in encoded])
 
@@ -38,7 +38,7 @@ def sorted_captions(model: RetrievalModel, encode: Encode, sentences: Sequence[t
     tokens = {sentence: encode(*sentence) for sentence in dict.fromkeys(sentences)}
     order = sorted(range(len(sentences)), key=lambda place: len(tokens[sentences[place]]))
     parts: list[Encodings] = []
-    with torch.inference_mode():
+    with torch.no_grad():
         for start in range(0, len(order), _BATCH):
             some = [sentences[place] for place in order[start : start + _BATCH]]
             vectors, mask = encoded_captions(model, lambda *sentence: tokens[sentence], some)

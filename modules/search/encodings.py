@@ -63,7 +63,7 @@ class Encodings:
 
     def __getitem__(self, rows: slice | Tensor) -> Encoding:
         starts, lengths = self.starts[rows], self.lengths[rows]
-        place = torch.arange(int(lengths.max()), device=starts.device)
+        place = torch.arange(int(lengths.max()) if len(lengths) else 1, device=starts.device)
         mask = place < lengths[:, None]
         padded = self.vectors[torch.where(mask, starts[:, None] + place, 0)]
         return padded.masked_fill_(~mask[..., None], 0), mask

@@ -99,13 +99,15 @@ class VectorIndex:
             searched lists of `ivf-pq` hold fewer than k vectors, the remaining rows are -1 and their scores -inf.
 
         Raises:
-            ModelError: the queries do not have the size of the vectors, or k is below 1.
+            ModelError: the queries do not have the size of the vectors or are not finite, or k is below 1.
         """
         if queries.ndim != 2 or queries.shape[1] != self.dim:
             raise ModelError(f"queries have shape {tuple(queries.shape)}, expected (Q, {self.dim}) for this index")
         if k < 1:
             raise ModelError(f"k is {k}; expected 1 or more")
-        k = min(k, len(self), GPU_MAX_K if self._on_gpu else len(self))
+        if len(wrong := (~queries.isfinite().all(dim=1)).nonzero()):
+            raise ModelError(f"query {int(wrong[0])} is not finite; expected finite values only")
+        k = min(int(k), len(self), GPU_MAX_K if self._on_gpu else len(self))
         if k == 0:
             return torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
         parameters = None

@@ -13,7 +13,7 @@ from modules.retrieval_models.base import Batch, RetrievalModel, Score
 from modules.search.encodings import Encoding
 from modules.search.scores import inner_product
 
-_ITEMS = 3  # images and captions that are encoded
+_IMAGES, _CAPTIONS = 3, 2  # that are encoded; not equally many, as scores (C, I) would look right
 _TOLERANCE = 5e-3  # of the largest number; rounding is below it, in TensorFloat-32 too
 
 
@@ -34,10 +34,14 @@ def check_model(model: RetrievalModel, batch: Batch) -> None:
     _require_registered(model, name)
     device = batch["tokens"].device
     with torch.no_grad(), torch.autocast(device.type, enabled=False), _undisturbed(model, device):
-        images = _of_images(model, batch, _ITEMS)
-        captions = _of_captions(model, batch, _ITEMS)
-        for what, encoding in (("images", images), ("captions", captions)):
+        images = _of_images(model, batch, _IMAGES)
+        captions = _of_captions(model, batch, _CAPTIONS)
+        numbers = len(batch["regions"][:_IMAGES]), len(batch["lengths"][:_CAPTIONS])
+        for what, encoding, number in zip(("images", "captions"), (images, captions), numbers, strict=True):
             _require_form(f"{name}.encode_{what}", encoding, model.score)
+            if len(encoding[0]) != number:
+                raise ModelError(f"{name}.encode_{what} returns {len(encoding[0])} items of {number} {what}; expected "
+                                 "as many as it is given, in their order")  # fmt: skip
         kinds = [(vectors.shape[-1], vectors.dtype) for vectors, _ in (images, captions)]
         if kinds[0] != kinds[1]:
             raise ModelError(f"{name} encodes images as {_shown(images[0])}, captions as {_shown(captions[0])}; "

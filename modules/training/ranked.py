@@ -66,6 +66,9 @@ class RankedModule(TrainedModule):
             ModelError: one of these has the name of another loss, or is no scalar.
         """
         further = self.model.auxiliary_losses(batch, pairs)
+        if not isinstance(further, dict):
+            raise ModelError(f"{type(self.model).__name__}.auxiliary_losses returns {type(further).__name__}; expected "
+                             "losses by name, {} for none")  # fmt: skip
         for name, loss in further.items():
             if name in losses or not isinstance(loss, Tensor) or loss.dim():
                 what = "the name of another loss" if name in losses else "expected a tensor of one number"

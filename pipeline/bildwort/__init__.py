@@ -2,12 +2,13 @@
 
     import bildwort
 
-    recipe = bildwort.load_recipe("scenes", ["--vse.epochs=30"])
-    bildwort.train(recipe)
-    model = bildwort.export_model(recipe, "model")
-    gallery = bildwort.index_pictures("holiday", model, "holiday-gallery")
-    for hit in gallery.search("ein kleiner roter Ball", top=5):
-        print(hit.score, hit.name)
+    if __name__ == "__main__":  # reading pictures starts processes, which import this file
+        recipe = bildwort.load_recipe("scenes", ["--vse.epochs=30"])
+        bildwort.train(recipe)
+        model = bildwort.export_model(recipe, "model")
+        gallery = bildwort.index_pictures("holiday", model, "holiday-gallery")
+        for hit in gallery.search("ein kleiner roter Ball", top=5):
+            print(hit.score, hit.name)
 
 These names stay as they are; all others, in `data`, `modules` and `pipeline`, may change between versions. Each is
 imported when it is first used, so that `import bildwort` takes no time.

@@ -79,7 +79,8 @@ def info(text: str, label: str = "", colour: str = "") -> None:
     if process_rank() == 0 and CONSOLE.quiet:
         _unsaid.append(message)
     elif process_rank() == 0:
-        CONSOLE.control(_CLEARED)  # of a terminal alone
+        if CONSOLE.is_terminal:
+            CONSOLE.control(_CLEARED)
         CONSOLE.print(_shown(message))
 
 

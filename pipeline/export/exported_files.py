@@ -39,6 +39,23 @@ def require_outside(option: str, folder: Path, model: Path) -> None:
                           "choose another folder")  # fmt: skip
 
 
+def require_texts(method: str, texts: Iterable[str]) -> list[str]:
+    """A list of sentences; a RecipeError for one that is in no list, what is no text, and half a character.
+
+    Args:
+        method: what a message begins with.
+        texts: any iterable.
+    """
+    if isinstance(texts, str):
+        raise RecipeError(f"{method}: expected a list of sentences, not one")
+    listed = list(texts)
+    for place, text in enumerate(listed):
+        if not isinstance(text, str):
+            raise RecipeError(f"{method}: item {place} is {text!r:.80}; expected a text")
+    require_utf8(listed)
+    return listed
+
+
 def require_utf8(texts: Iterable[str]) -> None:
     """Refuse sentences with half a character (a lone surrogate), as JSON can have them, by a RecipeError."""
     for text in texts:
@@ -69,7 +86,8 @@ def read_about(folder: Path) -> dict[str, Any]:
             if not all(0 <= float(scores["t2i_r1"]) <= 100 for scores in (model.get("test") or {}).values()):
                 raise ValueError("its test has no shares of right answers")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        missing = RecipeError(f"{path}: no exported model here ({error!r}); run `{wanted}`")
+        why = "no such file" if isinstance(error, FileNotFoundError) else repr(error)
+        missing = RecipeError(f"{path}: no exported model here ({why}); run `{wanted}` with its recipe")
         raise of_machine(error, path) or missing from None
     if about["format"] != FORMAT:
         raise RecipeError(f"{path}: format {about['format']}, this code reads {FORMAT}; run `{wanted}` again")

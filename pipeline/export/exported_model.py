@@ -32,7 +32,7 @@ from modules.retrieval_models.base import RetrievalModel
 from modules.retrieval_models.encoded import all_images, sorted_captions
 from modules.search.encodings import Encodings
 from pipeline.engine.artifacts import read_json
-from pipeline.errors import RecipeError, as_recipe_error
+from pipeline.errors import RecipeError, as_recipe_error, whole_path
 from pipeline.export.exported_files import (
     ABOUT,
     CASING,
@@ -41,7 +41,7 @@ from pipeline.export.exported_files import (
     check_files,
     require_nothing_elsewhere,
     require_text_models,
-    require_utf8,
+    require_texts,
     translators_in,
 )
 from pipeline.export.hub import folder_of
@@ -98,7 +98,7 @@ class ExportedModel:
         Raises:
             RecipeError: a file is missing, has changed, or is of another format.
         """
-        folder = Path(folder)
+        folder = whole_path(folder)
         about = check_files(folder)
         require_nothing_elsewhere(folder, about["files"])
         names = translators_in(folder, about["files"])
@@ -161,13 +161,13 @@ class ExportedModel:
         self.require_single()
         if isinstance(items, str | Path | Image.Image):
             raise RecipeError("encode: expected a list, of captions or of pictures (Path or image)")
-        texts = [item for item in items if isinstance(item, str)]
-        pictures = [item for item in items if not isinstance(item, str)]
+        given: list[str | Path | Image.Image] = list(items)
+        texts = [item for item in given if isinstance(item, str)]
+        pictures = [item for item in given if not isinstance(item, str)]
         if pictures and (texts or language is not None):
             raise RecipeError("encode: expected captions, or pictures (Path or image) without a language")
         if not pictures:
-            encoded = self.encode_captions(texts or ["a"], language if texts else self.languages[0])
-            return encoded.single().numpy()[: len(texts)]
+            return self.encode_captions(texts, language).single().numpy()
         starts = range(0, len(pictures), _BATCH)
         return np.concatenate([self.encode_pictures(pictures[at : at + _BATCH]).single().numpy() for at in starts])
 
@@ -176,10 +176,10 @@ class ExportedModel:
 
         Raises:
             DataError: one cannot be read.
-            RecipeError: there is none, or the model reads regions made elsewhere.
+            RecipeError: there is none, one is in no list, or the model reads regions made elsewhere.
         """
-        if not pictures:
-            raise RecipeError("encode_pictures: expected one picture or more")
+        if isinstance(pictures, str | Path | Image.Image) or not (pictures := list(pictures)):
+            raise RecipeError("encode_pictures: expected a list of one picture or more")
         return self.encode_regions(np.stack([self.regions_of(picture)[0] for picture in pictures]))
 
     def regions_of(self, picture: str | Path | Image.Image) -> Regions:
@@ -225,7 +225,7 @@ class ExportedModel:
 
     def score(self, images: Encodings, captions: Encodings) -> torch.Tensor:
         """The scores (I, C) of encoded images and captions."""
-        with torch.inference_mode():
+        with torch.no_grad():
             return self.model.similarity(images[:], captions[:])
 
     def encode_captions(self, texts: Sequence[str], language: str | Sequence[str] | None = None) -> Encodings:
@@ -236,12 +236,16 @@ class ExportedModel:
             language: of all of them, or of each; None: detected, each by itself.
 
         Raises:
-            RecipeError: the model was not trained on that language, or one text is in no list.
+            RecipeError: the model was not trained on that language, one text is in no list, an item is no text, or
+                there are not as many languages as captions.
         """
-        if isinstance(texts, str):
-            raise RecipeError("encode_captions: expected a list of captions")
-        require_utf8(texts)
-        given = [language] * len(texts) if language is None or isinstance(language, str) else language
+        texts = require_texts("encode_captions", texts)
+        if not texts:  # (0, H)
+            return self.encode_captions(["a"], self.languages[0]).select(slice(0, 0))
+        given: list[str | None] = [language] * len(texts) if isinstance(language, str | None) else list(language)
+        if len(given) != len(texts):
+            raise RecipeError(f"encode_captions: {len(given):,} languages of {len(texts):,} captions; expected one of "
+                              "all, or one of each")  # fmt: skip
         languages = [self.language_of(text) if one is None else self.require_language(one)
                      for text, one in zip(texts, given, strict=True)]  # fmt: skip
         return sorted_captions(self.model, self.text.encode, list(zip(texts, languages, strict=True)))
@@ -252,6 +256,8 @@ class ExportedModel:
         Raises:
             RecipeError: it was not.
         """
+        if not isinstance(language, str):
+            raise RecipeError(f"language {language!r:.80}: expected the code or the name of one")
         if language not in self.languages and (language := language_called(language) or language) not in self.languages:
             known = ", ".join(self.languages)
             raise RecipeError(f"language {language!r}: the model {self.folder} was trained on {known}; choose of those")
@@ -263,7 +269,13 @@ class ExportedModel:
         Args:
             text: the sentence.
             languages: that it may be in; None: those of the model.
+
+        Raises:
+            RecipeError: it is no text, or the languages are in no list.
         """
+        require_texts("language_of", [text])
+        if isinstance(languages, str):
+            raise RecipeError(f"language_of: languages is {languages!r}; expected a list, [{languages!r}]")
         return language_of(text, self.translators.knowing(text, languages or self.languages))
 
     def reading(self, text: str, language: str | None = None) -> Reading:
@@ -274,8 +286,9 @@ class ExportedModel:
             language: of it; None: detected.
 
         Raises:
-            RecipeError: the model was not trained on that language.
+            RecipeError: the model was not trained on that language, or it is no text.
         """
+        require_texts("reading", [text])
         read_as = self.language_of(text) if language is None else self.require_language(language)
         return reading_of(text, self.text.read_words(text, read_as), self.languages, read_as, language is None)
 

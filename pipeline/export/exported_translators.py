@@ -15,7 +15,7 @@ from data.text import BEGIN, END, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, translate
 from pipeline.errors import RecipeError, as_recipe_error
-from pipeline.export.exported_files import require_utf8
+from pipeline.export.exported_files import require_texts
 from pipeline.translation.translator_files import SOURCE_WORDS, load_sub_words, load_translator, reads_regions
 
 
@@ -33,6 +33,10 @@ class Translation(str):
         made = super().__new__(cls, text)
         made.reading = reading
         return made
+
+    def __getnewargs__(self) -> Any:
+        """What a copy, or another process, makes it of."""
+        return str(self), self.reading
 
 
 class ExportedTranslators:
@@ -112,7 +116,9 @@ class ExportedTranslators:
         self, text: str, system: str, source: str, target: str, regions: NDArray[np.floating] | None = None
     ) -> Translation:
         """The best translation of a sentence, by a beam of 5; `regions` (R, D), else as `translate_all`."""
-        return self.translate_all([text], system, source, target, None if regions is None else regions[None])[0]
+        return self.translate_all(
+            [text], system, source, target, None if regions is None else np.asarray(regions)[None]
+        )[0]
 
     def translate_all(
         self, texts: Sequence[str], system: str, source: str, target: str, regions: NDArray[np.floating] | None = None
@@ -127,11 +133,10 @@ class ExportedTranslators:
             regions: (N, R, D) of their pictures, for a system that reads them; all zero where there is none.
 
         Raises:
-            RecipeError: there is no such translator, it reads regions of another width, or a sentence is not UTF-8.
+            RecipeError: there is no such translator, it reads other regions, an item is no text, or one is in no list.
         """
-        if not texts:
+        if not (texts := require_texts("translate_all", texts)):
             return []
-        require_utf8(texts)
         name = f"{system}-{source}-{target}"
         translator, bpe = self.load(system, f"{source}-{target}")
         readings = [translator_reading(text, bpe.read_words(text, source), source) for text in texts]
@@ -141,10 +146,7 @@ class ExportedTranslators:
             "index": torch.arange(len(tokens)),
         }  # fmt: skip
         if translator.regions is not None:
-            width = translator.regions.in_features
-            if regions is None or regions.shape[-1] != width:
-                raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture; give them, or use mt")
-            batch["regions"] = torch.from_numpy(regions.astype(np.float32))
+            batch["regions"] = _regions_of(name, regions, len(texts), translator.regions.in_features)
         beams = translate(translator.eval(), batch, BeamSettings(), BEGIN, END)
         casing = self.casing(target)
         return [
@@ -155,6 +157,16 @@ class ExportedTranslators:
     def casing(self, language: str) -> Casing:
         """What gives translations into a language their capital letters; of an unknown one they stay in lower case."""
         return self._casings.get(language, Casing())
+
+
+def _regions_of(name: str, regions: Any, count: int, width: int) -> torch.Tensor:
+    """Regions (N, R, D) for so many sentences; RecipeError if they are not that."""
+    given = None if regions is None else np.asarray(regions)
+    fits = given is not None and given.ndim == 3 and given.shape[::2] == (count, width) and given.dtype.kind in "fiu"
+    if given is None or not fits or not np.isfinite(given).all():
+        raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture, finite numbers, for each "
+                          "sentence; give them, or use mt")  # fmt: skip
+    return torch.from_numpy(given.astype(np.float32))
 
 
 def translator_reading(text: str, words: Words, source: str) -> Reading:

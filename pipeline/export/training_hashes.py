@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from data.captions import HUMAN
-from data.sentences import sentence_hash
+from data.sentences import RULE, sentence_hash
 from data.slots import parse_group
 from data.taught import TEXT
 from pipeline.corpus.prepare import pictures_of
+from pipeline.engine.console import info_aside
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -29,6 +31,7 @@ from pipeline.vectors.teaching import rows_of, teacher_of
 
 SEEN = "seen.safetensors"
 TRAIN, VAL = "train", "val"
+_RULE = "sentences"  # in the metadata of the file
 _KINDS = ("names", "files", "sentences")
 Hashes = NDArray[np.int64]
 
@@ -39,12 +42,13 @@ class Overlap(NamedTuple):
     Attributes:
         names: images whose name it knows; None where names cannot be compared.
         pictures: images whose picture file it has seen, byte for byte; None where there are no files to compare.
-        sentences: captions that it has seen, as `normalise_sentence` compares them, in any language.
+        sentences: captions that it has seen, as `normalise_sentence` compares them, in any language; None where an
+            earlier version compared them by another rule.
     """
 
     names: int | None
     pictures: int | None
-    sentences: int
+    sentences: int | None
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,11 @@ class TrainingHashes:
 
     Attributes:
         hashes: split (`TRAIN`, `VAL`) → kind (`names`, `files` of pictures, `sentences`) → sorted hashes, each once.
+        rule: by which sentences were compared (`data.sentences.RULE`).
     """
 
     hashes: Mapping[str, Mapping[str, Hashes]]
+    rule: int = RULE
 
     @classmethod
     def of(cls, trained: Job, workspace: Workspace) -> "TrainingHashes | None":
@@ -75,7 +81,8 @@ class TrainingHashes:
 
     def save(self, path: Path) -> None:
         """Write them."""
-        save_file({f"{split}.{kind}": hashes for split, of in self.hashes.items() for kind, hashes in of.items()}, path)
+        arrays = {f"{split}.{kind}": hashes for split, of in self.hashes.items() for kind, hashes in of.items()}
+        save_file(arrays, path, {_RULE: str(self.rule)})
 
     @classmethod
     def load(cls, folder: Path) -> "TrainingHashes | None":
@@ -88,6 +95,8 @@ class TrainingHashes:
         if not path.is_file():
             return None
         try:
+            with safe_open(path, "numpy") as file:
+                rule = int((file.metadata() or {}).get(_RULE, 1))
             arrays = load_file(path)
             hashes = {split: {kind: arrays[f"{split}.{kind}"] for kind in _KINDS} for split in (TRAIN, VAL)}
             if any(array.dtype != np.int64 or array.ndim != 1 for of in hashes.values() for array in of.values()):
@@ -95,7 +104,10 @@ class TrainingHashes:
         except Exception as error:  # safetensors raises its own error
             reason = f"{path}: not readable ({error!r})"
             raise RecipeError(f"{reason}; get the model folder again, or export it again") from None
-        return cls(hashes)
+        if rule != RULE:
+            info_aside(f"{folder}: exported by another version, which compared sentences in another way: which ones it "
+                       "has seen is not known; export it again")  # fmt: skip
+        return cls(hashes, rule)
 
     def overlap(
         self, split: str, names: Sequence[str] | None, pictures: Sequence[int] | None, sentences: Sequence[str]
@@ -113,7 +125,7 @@ class TrainingHashes:
         return Overlap(
             None if names is None else _count(map(name_hash, names), known["names"]),
             None if compared is None else _count(compared, known["files"]),
-            _count(map(sentence_hash, sentences), known["sentences"]),
+            _count(map(sentence_hash, sentences), known["sentences"]) if self.rule == RULE else None,
         )
 
 

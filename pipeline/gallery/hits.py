@@ -30,7 +30,7 @@ def no_gallery(folder: Path) -> str:
 def require_tops(name: str, tops: Iterable[int], what: str) -> None:
     """Refuse to look for less than one of something, or for a part of one, by a RecipeError."""
     for top in tops:
-        if not isinstance(top, Integral):
+        if not isinstance(top, Integral) or isinstance(top, bool):
             raise RecipeError(f"{name}: {top} {what} are wanted; expected a whole number")
         if top < 1:
             raise RecipeError(f"{name}: {top} {what} are wanted; expected 1 or more")

@@ -47,7 +47,7 @@ vse:
   model: san
   rows:   # training configurations: captions by people, and by the translator
 {rows}
-  only: [{row}]   # train this one; the others are for comparison
+  only: [{row}]{others}
   test: {languages}   # languages with captions by people
   select: {languages}
   dim: 256
@@ -162,6 +162,7 @@ def _retrieval(plan: Plan, direction: str) -> str:
         pretrained=_plain(plan.dual.model),
         rows="\n".join(f"    {name}: {_plain(mix)}" for name, mix in rows.items()),
         row=plan.row,
+        others="   # train this one; the others are for comparison" if len(rows) > 1 else "",
         fine_tuned=FINE_TUNED,
         chunk=f", cached_chunk: {_CHUNK}" if size > _CHUNK else "",
         languages=_plain(plan.languages),

@@ -21,7 +21,7 @@ class TrainingSettings:
     """How one retrieval model is trained: what its job's key has."""
 
     model: str = "san"
-    """One of `modules.retrieval_models`."""
+    """`san`, `dan`, `scan-t2i-avg` …: .docs/pages/models.md lists all."""
     options: dict[str, Any] = field(default_factory=dict)
     """The model's own settings."""
     dim: int = number(512, 1, 10**5)
@@ -65,7 +65,7 @@ class TrainingSettings:
     test: list[str] = field(default_factory=lambda: ["en", "de"])
     """Languages tested, on human captions."""
     loss: str | None = None
-    """One of `modules.losses.registry.LOSSES`, such as `hardest` (Eq. 9-10) or `infonce`; null: the model's own."""
+    """`hardest` (Eq. 9-10), `infonce` …: .docs/pages/models.md lists all; null: the model's own."""
     negatives: int = number(10, 1, 10**6)
     """K of the loss `hardest-k`: the most violated negatives of an anchor."""
     distance: Literal["cosine", "euclidean"] = "cosine"
@@ -161,8 +161,8 @@ class EvaluationSettings:
     """How many first results are reranked, with `first` or `by_likelihood`."""
     reranker: dict[str, Any] = field(default_factory=dict)
     """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
-    by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). Empty or `model:
-    null`: none. It is left out where its row is, or `model` cannot be indexed."""
+    by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). `model: null`:
+    none. It is left out where its row is, or `model` cannot be indexed."""
 
     @property
     def ranked_by(self) -> list[str]:

@@ -21,7 +21,7 @@ class CorpusSettings:
     """Which corpus; the other keys of the section are the corpus's own (`data/corpora/<name>.py`)."""
 
     name: str = "scenes"
-    """One of `data.corpora`'s readers."""
+    """What reads it: `scenes`, `multi30k`, `karpathy` (COCO's form too), `precomputed`, `xtd10` or `folder`."""
     root: str | None = None
     """Folder that the corpus's paths start from; null: the environment's BILDWORT_DATA."""
     images: int | None = number(None, 1, hint=", or null for all")

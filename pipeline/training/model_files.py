@@ -125,7 +125,8 @@ def build_with_weights(build: Callable[[], Network], path: Path, sized: bool = T
     """
     if sized:
         _require_sizes(build, path)
-    network = build()
+    with torch.random.fork_rng(devices=[]):  # its start values are of no use; the caller's random numbers stay
+        network = build()
     load_weights(network, path)
     return network
 

@@ -79,6 +79,15 @@ class Nested(VSE):
         self._extra = {"more": [nn.Linear(2, 2)]}
 
 
+class Turned(VSE):
+    """Its scores are of captions and images."""
+
+    score = "vectors"
+
+    def similarity(self, images: Encoding, captions: Encoding) -> Tensor:
+        return super().similarity(images, captions).t()
+
+
 class Misnamed(VSE):
     score = "dot"  # type: ignore[assignment]
 
@@ -102,7 +111,7 @@ def returning(change: Callable[[Tensor, Tensor], Any]) -> type[RetrievalModel]:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (Padded, r"Padded.encode_captions: the first of 3 has another vector than alone"),
+        (Padded, r"Padded.encode_captions: the first of 2 has another vector than alone"),
         (OfBatch, r"OfBatch.encode_images: the first of 3 has another vector than alone"),
         (ByChance, r"ByChance.encode_images: the first of 3 has another vector than alone"),
         (Learned, r"Learned.similarity is not the inner product of the vectors.*set Learned.score = \"vectors\""),
@@ -121,6 +130,9 @@ def returning(change: Callable[[Tensor, Tensor], Any]) -> type[RetrievalModel]:
         (returning(lambda vectors, mask: (vectors.double(), mask)), r"images as .* of float64, captions as .* float32"),
         (returning(lambda vectors, mask: (vectors[..., :3], mask)), "expected as many numbers"),
         (returning(lambda vectors, mask: (vectors * torch.nan, mask)), "numbers that are not finite"),
+        (returning(lambda vectors, mask: (vectors[:1], mask[:1])), r"encode_images returns 1 items of 3 images"),
+        (returning(lambda vectors, mask: (vectors.repeat(2, 1, 1), mask.repeat(2, 1))), "returns 6 items of 3 images"),
+        (Turned, r"similarity returns \(2, 3\) of float32 of 3 images and 2 captions; expected finite scores \(3, 2\)"),
     ],
 )  # fmt: skip
 def test_what_would_be_ranked_in_another_way_is_refused(kind: type[RetrievalModel], words: str) -> None:
@@ -151,6 +163,7 @@ def test_a_temperature_and_a_frozen_teacher_are_right() -> None:
         (lambda one: {"ranking": one}, "'ranking': the name of another loss"),
         (lambda one: {"more": one[None]}, "'more': expected a tensor of one number"),
         (lambda one: {"more": 1.0}, "'more': expected a tensor of one number"),
+        (lambda one: one, "returns Tensor; expected losses by name, {} for none"),
     ],
 )
 def test_auxiliary_losses_have_names_of_their_own_and_one_number(corpus: Corpus, further: Any, words: str) -> None:

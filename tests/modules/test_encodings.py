@@ -60,3 +60,8 @@ def test_a_value_that_is_not_finite_stays_in_its_item() -> None:
     assert mask.all()
     uneven, _ = Encodings.behind_each_other(vectors, torch.tensor([2, 1]))[:]
     assert uneven[1, 1].tolist() == [0, 0]
+
+
+def test_none_of_some_items() -> None:
+    vectors, mask = Encodings.of((torch.ones(2, 1, 4), torch.ones(2, 1, dtype=torch.bool)))[:0]
+    assert (tuple(vectors.shape), tuple(mask.shape)) == ((0, 1, 4), (0, 1))

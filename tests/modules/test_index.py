@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import faiss
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -208,3 +209,12 @@ def test_an_index_of_nothing_finds_nothing() -> None:
     scores, rows = VectorIndex(torch.zeros(0, 4), gpu=-1).search(torch.ones(2, 4), 3)
     assert scores.shape == rows.shape == (2, 0)
     assert rows.dtype == torch.int64
+
+
+def test_queries_that_are_not_finite_are_refused_and_k_may_be_numpys() -> None:
+    index = VectorIndex(torch.eye(4), gpu=-1)
+    assert index.search(torch.eye(4), numpy.int64(1))[1].flatten().tolist() == [0, 1, 2, 3]
+    queries = torch.eye(4)
+    queries[2, 1] = torch.nan
+    with pytest.raises(ModelError, match="query 2 is not finite"):
+        index.search(queries, 1)

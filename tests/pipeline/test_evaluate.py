@@ -243,6 +243,20 @@ def test_of_an_older_export_it_is_not_known(used: Tiny, older: ExportedModel, fo
     assert json.loads(out)["seen"] is None
 
 
+def test_sentences_that_another_version_compared_are_not_counted(used: Tiny, exported, folder: Path, capsys) -> None:
+    """Its hashes were made by another rule, so that equal sentences may have others."""
+    found = TrainingHashes.load(exported.folder)
+    assert found
+    assert found.overlap(TRAIN, [], [], ["a"]).sentences == 0
+    capsys.readouterr()
+    for metadata in (None, {"sentences": "1"}):
+        save_file(load_file(exported.folder / SEEN), folder / SEEN, metadata)
+        older = TrainingHashes.load(folder)
+        assert older
+        assert older.overlap(TRAIN, ["x"], [], ["a"]) == (0, 0, None)
+        assert "which ones it has seen is not known; export it again" in " ".join(capsys.readouterr().err.split())
+
+
 def test_damaged_hashes_are_one_line(exported: ExportedModel, tmp_path: Path) -> None:
     (tmp_path / SEEN).write_bytes(b"no tensors")
     with pytest.raises(RecipeError, match=r"seen\.safetensors: not readable"):

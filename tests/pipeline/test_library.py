@@ -40,7 +40,7 @@ def test_from_a_recipe_to_a_search(used: Tiny, tmp_path: Path) -> None:
 
 def test_what_is_no_list_and_a_folder_without_pictures_are_refused(used: Tiny, tmp_path: Path) -> None:
     model = bildwort.export_model(bildwort.load_recipe(used.yaml), tmp_path / "model", used.workspace.root)
-    with pytest.raises(bildwort.RecipeError, match="encode_captions: expected a list of captions"):
+    with pytest.raises(bildwort.RecipeError, match="encode_captions: expected a list of sentences, not one"):
         model.encode_captions("a red ball")
     (tmp_path / "empty").mkdir()
     with pytest.raises(bildwort.DataError, match="empty: no pictures in it; expected files like"):
@@ -55,6 +55,12 @@ def test_a_stage_that_is_not_there(used: Tiny) -> None:
         bildwort.train(bildwort.load_recipe(used.yaml), used.workspace.root, "vse")
     with pytest.raises(bildwort.RecipeError, match="expected a recipe, as load_recipe gives it, not 'scenes'"):
         bildwort.train("scenes")
+    with pytest.raises(bildwort.RecipeError, match="export_model: expected a recipe, as load_recipe gives it, not 'sc"):
+        bildwort.export_model("scenes", "model")
+    with pytest.raises(bildwort.RecipeError, match="index_pictures: expected a model, as load_model gives it, not 'm"):
+        bildwort.index_pictures("holiday", "model", "gallery")
+    with pytest.raises(bildwort.RecipeError, match=r"Gallery\.open: expected a model, as load_model gives it, not 'm"):
+        bildwort.Gallery.open("gallery", "model")
 
 
 def test_what_is_no_query_is_refused(used: Tiny) -> None:
