@@ -18,6 +18,7 @@ from pipeline.gallery.picture_sources import some_pictures
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.stages import STAGES, run_stages
+from pipeline.training.model_files import require_float32
 
 
 def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[str] | None = None) -> None:
@@ -48,6 +49,7 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
         raise RecipeError(f"train: stages is {stages!r}; expected a list of stages, [{stages!r}]")
     if unknown := [name for name in stages or () if name not in STAGES]:
         raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
+    require_float32()
     quieten()
     graph = Graph(recipe, _workspace(artifacts))
     runner = Runner(graph.workspace)

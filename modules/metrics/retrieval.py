@@ -107,6 +107,8 @@ def require_links(caption_image: Tensor, num_images: int, num_captions: int) -> 
     """Raise a ModelError unless every caption has one link and each link is the row of an image."""
     if caption_image.shape != (num_captions,):
         raise ModelError(f"caption_image has shape {tuple(caption_image.shape)}, expected ({num_captions},)")
+    if caption_image.dtype not in (torch.int64, torch.int32):  # bytes and bools would be taken as masks
+        raise ModelError(f"caption_image is of {caption_image.dtype}; expected rows of images as torch.int64")
     wrong = ((caption_image < 0) | (caption_image >= num_images)).nonzero()
     if len(wrong):
         caption = int(wrong[0])
@@ -130,7 +132,8 @@ def median_rank(ranks: Tensor) -> float:
         >>> median_rank(torch.tensor([1, 3, 0, 8, 2]))
         2.5
     """
-    return float(_queries(ranks).double().quantile(0.5))
+    known = _queries(ranks).sort().values  # torch.quantile takes 16 million numbers at most
+    return (int(known[(len(known) - 1) // 2]) + int(known[len(known) // 2])) / 2
 
 
 def retrieval_scores(ranks: RetrievalRanks) -> dict[str, float]:
@@ -200,13 +203,15 @@ def fold_scores(folds: Sequence[RetrievalRanks]) -> dict[str, float]:
     """Return the mean of `retrieval_scores` over folds that were ranked separately (COCO's "1K" results).
 
     Raises:
-        ModelError: a fold has no query.
+        ModelError: there is no fold, or one has no query.
 
     Examples:
         >>> easy, hard = torch.eye(2), 1 - torch.eye(2)  # scores of two folds: all right, all wrong
         >>> fold_scores([retrieval_ranks(scores, torch.arange(2)) for scores in (easy, hard)])["t2i_r1"]
         50.0
     """
+    if not folds:
+        raise ModelError("no folds; expected one or more")
     parts = [retrieval_scores(ranks) for ranks in folds]
     return {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
 

@@ -121,14 +121,22 @@ def build_with_weights(build: Callable[[], Network], path: Path, sized: bool = T
         sized: compare sizes first; False: it has a pretrained part, whose size its own files bound.
 
     Raises:
-        RecipeError: as `load_weights`.
+        RecipeError: as `load_weights`, or torch's default type is not float32.
     """
+    require_float32()
     if sized:
         _require_sizes(build, path)
     with torch.random.fork_rng(devices=[]):  # its start values are of no use; the caller's random numbers stay
         network = build()
     load_weights(network, path)
     return network
+
+
+def require_float32() -> None:
+    """Refuse another default type of torch, by a RecipeError: networks are built in it."""
+    if torch.get_default_dtype() != torch.float32:
+        raise RecipeError(f"torch's default type is {torch.get_default_dtype()}; call "
+                          "torch.set_default_dtype(torch.float32) first")  # fmt: skip
 
 
 def _require_sizes(build: Callable[[], nn.Module], path: Path) -> None:

@@ -15,6 +15,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
+from pipeline.library import train
 from tests.pipeline.tiny import Tiny
 
 TEXTS = ["a red ball", "a blue box"]
@@ -108,6 +109,18 @@ def test_the_working_directory_may_change_and_random_numbers_stay(used: Tiny, ex
     assert text == exported.translators.translate("a red ball", "mt", "en", "de")
     (name,) = (row["name"] for row in gallery.rows([0]))
     assert gallery.describe_known(name)
+
+
+def test_another_default_type_is_refused(used: Tiny, exported: ExportedModel) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        for call in (lambda: ExportedModel.load(exported.folder), lambda: train(used.recipe(), used.workspace.root)):
+            with pytest.raises(
+                RecipeError, match=r"torch's default type is torch\.float64; call torch\.set_default_dtyp"
+            ):
+                call()
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_a_folder_whose_name_is_not_utf8_is_one_line(exported: ExportedModel, monkeypatch) -> None:
