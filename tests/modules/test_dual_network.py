@@ -144,13 +144,13 @@ def test_padding_and_the_size_of_a_batch_change_nothing(networks: Networks, kind
     network = started(folder)
     tokens, pixels = tokens_of(folder, network)[:5], pixels_of(folder)
     texts, images = network.encode_text(tokens), network.encode_pictures(pixels)
-    torch.testing.assert_close(network.encode_text(F.pad(tokens, (0, 12 - tokens.shape[1]))), texts, atol=1e-6, rtol=0)
+    torch.testing.assert_close(network.encode_text(F.pad(tokens, (0, 12 - tokens.shape[1]))), texts, atol=1e-5, rtol=0)
     for row in range(5):
         alone = tokens[row : row + 1, : int((tokens[row] > 0).sum())]
-        torch.testing.assert_close(network.encode_text(alone)[0], texts[row], atol=1e-6, rtol=0)
-        torch.testing.assert_close(network.encode_pictures(pixels[row : row + 1])[0], images[row], atol=1e-6, rtol=0)
+        torch.testing.assert_close(network.encode_text(alone)[0], texts[row], atol=1e-5, rtol=0)
+        torch.testing.assert_close(network.encode_pictures(pixels[row : row + 1])[0], images[row], atol=1e-5, rtol=0)
     many = network.encode_pictures(pixels.repeat(9, 1))  # more than are read together
-    torch.testing.assert_close(many, images.repeat(9, 1), atol=1e-6, rtol=0)
+    torch.testing.assert_close(many, images.repeat(9, 1), atol=1e-5, rtol=0)
 
 
 def test_what_stands_behind_the_patches_of_a_picture_changes_nothing(networks: Networks) -> None:
