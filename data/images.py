@@ -3,7 +3,7 @@
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -13,11 +13,13 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from data.errors import DataError, one_line
+from data.processes import in_parallel
 
 T = TypeVar("T")
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """Formats that are read, by Pillow's names; cameras' MPO is opened as JPEG. Others of its plug-ins start programs."""
+_CHUNK = 256  # pictures that a process checks at a time
 _LARGEST = 2**25  # pixels; a larger picture is reduced before anything else is done with it
 _MOST, _MOST_OF_JPEG = 2**28 // 3, 2**28  # pixels that are read; a JPEG is decoded in a smaller size at once
 Image.MAX_IMAGE_PIXELS = _MOST_OF_JPEG  # Pillow's own limit refuses pictures of phones
@@ -42,19 +44,28 @@ def require_picture(path: Path, whole: bool = False) -> None:
 
 
 def unreadable(pictures: Mapping[str, Path], whole: bool) -> dict[str, str]:
-    """Pictures that `require_picture` refuses, by name, and why.
+    """Pictures that `require_picture` refuses, by name, and why; many whole ones are decoded by all cores.
 
     Examples:
         >>> unreadable({"1.jpg": Path("gone.jpg")}, whole=True)
         {'1.jpg': 'gone.jpg: no such file'}
     """
-    broken = {}
-    for name, path in pictures.items():
-        try:
-            require_picture(path, whole)
-        except DataError as error:
-            broken[name] = str(error)
-    return broken
+    paths = list(pictures.values())
+    reasons = in_parallel(_refused, paths, _CHUNK) if whole else (_reason(path, whole) for path in paths)
+    return {name: reason for name, reason in zip(pictures, reasons, strict=True) if reason}
+
+
+def _refused(paths: Sequence[Path]) -> list[str]:
+    """Why each picture cannot be read to its end; empty where it can."""
+    return [_reason(path, whole=True) for path in paths]
+
+
+def _reason(path: Path, whole: bool) -> str:
+    try:
+        require_picture(path, whole)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def open_picture(picture: Path | Image.Image, size: int | None = None) -> Image.Image:

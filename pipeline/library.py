@@ -53,7 +53,8 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
     quieten()
     graph = Graph(recipe, _workspace(artifacts))
     runner = Runner(graph.workspace)
-    with torch.random.fork_rng(devices=[]):  # the caller's random numbers go on as if nothing had been trained
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(gpus):  # the caller's random numbers go on as if nothing had been trained
         run_stages([name for name in STAGES if stages is None or name in stages], graph, runner)
 
 

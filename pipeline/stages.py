@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from data.captions import read_captions
 from pipeline.analyses.forgetting import require_second_set
 from pipeline.corpus.prepare import say_corpus
-from pipeline.engine.console import debug
+from pipeline.engine.console import debug, info
 from pipeline.engine.job import Job, topological_order
 from pipeline.engine.machine_errors import explained
 from pipeline.engine.runner import Runner
@@ -146,6 +146,8 @@ def run_stages(names: Sequence[str], graph: Graph, runner: Runner, force: bool =
         run_stages([PREPARE.name], graph, runner, force)
     parts = [_part(name, graph) for name in names if name != PREPARE.name or len(names) == 1]
     parts = [part for part in parts if part.jobs]
+    if not parts:
+        info(f"{', '.join(names)}: no jobs with these settings")
     for recipe in [graph.recipe, *(part.graph.recipe for part in parts)]:
         graph.workspace.claim(recipe.name, recipe.file)
     for part in parts:

@@ -107,8 +107,8 @@ def require_links(caption_image: Tensor, num_images: int, num_captions: int) -> 
     """Raise a ModelError unless every caption has one link and each link is the row of an image."""
     if caption_image.shape != (num_captions,):
         raise ModelError(f"caption_image has shape {tuple(caption_image.shape)}, expected ({num_captions},)")
-    if caption_image.dtype not in (torch.int64, torch.int32):  # bytes and bools would be taken as masks
-        raise ModelError(f"caption_image is of {caption_image.dtype}; expected rows of images as torch.int64")
+    if num_captions and caption_image.dtype not in (torch.int64, torch.int32):  # others would be taken as masks
+        raise ModelError(f"caption_image is of {caption_image.dtype}; expected rows of images, int64 or int32")
     wrong = ((caption_image < 0) | (caption_image >= num_images)).nonzero()
     if len(wrong):
         caption = int(wrong[0])

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EMAWeightAveraging
+from pytorch_lightning.callbacks import Callback, WeightAveraging
+from torch import Tensor
 
 from modules.precision import tensor_float
 from modules.training.base import batches_of
@@ -48,17 +49,34 @@ class TensorFloat(Callback):
         self._within.close()
 
 
-class AveragedWeights(EMAWeightAveraging):
+class AveragedWeights(WeightAveraging):
     """A moving average of the weights, kept on the device of the training and validated to the end.
 
     Lightning makes it before it moves the module to a GPU, so that the average would stay on the CPU, and takes it
-    away again before the module, and callbacks that draw what it finds, are told that validation has ended.
+    away again before the module, and callbacks that draw what it finds, are told that validation has ended. What is
+    frozen, or a whole number (places in a sentence), stays bit for bit as it is.
+
+    Args:
+        decay: the share that the average keeps at each step.
     """
+
+    def __init__(self, decay: float) -> None:
+        def add(averages: list[Tensor], weights: list[Tensor], _: Tensor) -> None:
+            """Move averages towards weights of one type and device."""
+            if averages[0].is_floating_point():
+                torch._foreach_lerp_(averages, weights, 1 - decay)
+            else:
+                torch._foreach_copy_(averages, weights)
+
+        super().__init__(multi_avg_fn=add)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Make the average."""
         self._device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
+        if self._average_model is not None:
+            count = self._average_model.n_averaged
+            self._average_model.n_averaged = torch.zeros_like(count, device="cpu")  # it is read at each step
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the average, which others look at now."""
@@ -66,11 +84,6 @@ class AveragedWeights(EMAWeightAveraging):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Go back to the weights of the training."""
         super().on_validation_epoch_end(trainer, pl_module)
-
-
-def averaged_weights(decay: float) -> list[Callback]:
-    """The callback that keeps a moving average of the weights; none for a decay of 0."""
-    return [AveragedWeights(decay=decay)] if decay else []
 
 
 class _Clock:

@@ -13,7 +13,7 @@ from modules.retrieval_models.base import Batch, RetrievalModel, Score
 from modules.search.encodings import Encoding
 from modules.search.scores import inner_product
 
-_IMAGES, _CAPTIONS = 3, 2  # that are encoded; not equally many, as scores (C, I) would look right
+_IMAGES, _CAPTIONS = 2, 3  # that are encoded; not equally many, as scores (C, I) would look right
 _TOLERANCE = 5e-3  # of the largest number; rounding is below it, in TensorFloat-32 too
 
 
@@ -34,10 +34,9 @@ def check_model(model: RetrievalModel, batch: Batch) -> None:
     _require_registered(model, name)
     device = batch["tokens"].device
     with torch.no_grad(), torch.autocast(device.type, enabled=False), _undisturbed(model, device):
-        images = _of_images(model, batch, _IMAGES)
-        captions = _of_captions(model, batch, _CAPTIONS)
-        numbers = len(batch["regions"][:_IMAGES]), len(batch["lengths"][:_CAPTIONS])
-        for what, encoding, number in zip(("images", "captions"), (images, captions), numbers, strict=True):
+        rows = _rows(batch)
+        images, captions = _of_images(model, batch, rows[0]), _of_captions(model, batch, rows[1])
+        for what, encoding, number in zip(("images", "captions"), (images, captions), map(len, rows), strict=True):
             _require_form(f"{name}.encode_{what}", encoding, model.score)
             if len(encoding[0]) != number:
                 raise ModelError(f"{name}.encode_{what} returns {len(encoding[0])} items of {number} {what}; expected "
@@ -46,22 +45,30 @@ def check_model(model: RetrievalModel, batch: Batch) -> None:
         if kinds[0] != kinds[1]:
             raise ModelError(f"{name} encodes images as {_shown(images[0])}, captions as {_shown(captions[0])}; "
                              "expected as many numbers of one type")  # fmt: skip
-        _require_alone(f"{name}.encode_images", images, _of_images(model, batch, 1))
-        _require_alone(f"{name}.encode_captions", captions, _of_captions(model, batch, 1))
+        _require_alone(f"{name}.encode_images", images, _of_images(model, batch, rows[0][:1]))
+        _require_alone(f"{name}.encode_captions", captions, _of_captions(model, batch, rows[1][:1]))
         _require_score(model, name, images, captions)
 
 
-def _of_images(model: RetrievalModel, batch: Batch, count: int) -> Encoding:
-    """The encodings of the first images of a batch."""
-    encoded: Any = model.encode_images(*model.see(widen(batch["regions"][:count]), batch["region_mask"][:count]))
+def _rows(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Some images and captions of a batch, the shortest first: padding of it is seen in its vector."""
+    images = batch["region_mask"][:_IMAGES].sum(dim=1).argsort()
+    captions = batch["lengths"][:_CAPTIONS].argsort()
+    return images[: max(1, len(captions) - 1)], captions
+
+
+def _of_images(model: RetrievalModel, batch: Batch, rows: Tensor) -> Encoding:
+    """The encodings of some images of a batch."""
+    encoded: Any = model.encode_images(*model.see(widen(batch["regions"][rows]), batch["region_mask"][rows]))
     return _pair(f"{type(model).__name__}.encode_images", encoded)
 
 
-def _of_captions(model: RetrievalModel, batch: Batch, count: int) -> Encoding:
-    """The encodings of the first captions of a batch, padded to the longest of them."""
-    lengths = batch["lengths"][:count]
-    tokens = batch["tokens"][:count, : max(1, int(lengths.max()))]
-    encoded: Any = model.encode_captions(tokens, lengths, batch["language"][:count])
+def _of_captions(model: RetrievalModel, batch: Batch, rows: Tensor) -> Encoding:
+    """The encodings of some captions of a batch, padded to the longest of them."""
+    lengths = batch["lengths"][rows]
+    rows = rows.to(batch["tokens"].device)
+    tokens = batch["tokens"][rows, : max(1, int(lengths.max()))]
+    encoded: Any = model.encode_captions(tokens, lengths, batch["language"][rows])
     return _pair(f"{type(model).__name__}.encode_captions", encoded)
 
 

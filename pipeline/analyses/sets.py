@@ -8,10 +8,10 @@ from typing import Any
 from data.captions import HUMAN, Caption, read_captions
 from data.corpora.registry import CORPORA
 from data.errors import DataError
+from data.images import unreadable
 from data.own_captions.corpus import read_found
 from data.own_captions.detection import look_at
 from data.report import data_report
-from data.subset import without_unreadable
 from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_digest, pictures_of
 from pipeline.engine.console import counted, info_aside
@@ -65,13 +65,15 @@ def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
         )
     captions = folder / "captions.tsv"
     _, corpus = read_found(look_at(folder, captions if captions.is_file() else None))
-    corpus = without_unreadable(corpus)
-    if broken := corpus.unreadable:
-        if not corpus.captions:
+    on = _of_split(str(folder), split, corpus.captions, corpus.pictures, None)
+    names = dict.fromkeys(caption.image_id for caption in on.captions)
+    unread = unreadable({name: on.pictures[name] for name in names if name in on.pictures}, whole=True)
+    if broken := list(unread.values()):
+        if len(broken) == len(names):
             raise DataError(broken[0])
         info_aside(f"{folder}: left out {counted(len(broken), 'pictures')} that cannot be read, with their captions: "
                    f"{'; '.join(broken[:3])}{' …' if len(broken) > 3 else ''}")  # fmt: skip
-    return _of_split(str(folder), split, corpus.captions, corpus.pictures, None)
+    return replace(on, captions=[caption for caption in on.captions if caption.image_id not in unread])
 
 
 def set_of_recipe(recipe: Recipe, workspace: Workspace, split: str | None) -> EvaluationSet:

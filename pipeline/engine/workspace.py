@@ -21,7 +21,7 @@ from pipeline.engine.console import stage_command
 from pipeline.engine.files import digests, fingerprint, write_atomically, writing_to
 from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank, same_machine, this_machine
-from pipeline.errors import RecipeError, whole_path
+from pipeline.errors import RecipeError, require_readable
 
 _BEGUN, _OWNER = "started.json", "recipe.txt"
 
@@ -40,7 +40,7 @@ class Workspace:
             self.root = root or Path(named).expanduser()
         except RuntimeError as error:  # it begins with ~ and names nobody
             raise RecipeError(f"BILDWORT_ARTIFACTS is {named!r}: {error} Name a whole path") from None
-        whole_path(self.root)  # of tables, which need UTF-8
+        require_readable(str(self.root))
         self.read_only = read_only
 
     def folder(self, job: Job) -> Path:

@@ -94,7 +94,10 @@ def _opened(name: str, languages: Sequence[str]) -> ExportedModel:
 def _names_of(models: Sequence[ExportedModel]) -> list[str]:
     """What tables call models: two of the same name by their folders."""
     names = [exported.name for exported in models]
-    return names if len({*names}) == len(names) else [str(exported.folder) for exported in models]
+    here = Path.cwd()
+    folders = [exported.folder for exported in models]
+    shown = [str(folder.relative_to(here) if folder.is_relative_to(here) else folder) for folder in folders]
+    return names if len({*names}) == len(names) else shown
 
 
 def _print_json(
@@ -156,6 +159,8 @@ def _seen(result: Measured) -> tuple[list[str], list[str]]:
         return [NOT_KNOWN] * len(_SEEN), [""] * len(_SEEN)
     pairs = list(zip(result.seen[TRAIN], (result.images, result.images, result.captions), strict=True))
     counts = ["–" if count is None else f"{count:,}" for count, _ in pairs]
+    if result.seen[TRAIN].sentences is None:
+        counts[-1] = NOT_KNOWN
     return counts, ["" if count is None else f"of {total:,}" for count, total in pairs]
 
 

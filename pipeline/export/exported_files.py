@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from data.extractor import ExtractorSettings
 from pipeline.engine.artifacts import is_texts, read_json
@@ -27,6 +27,7 @@ _TRANSLATOR = re.compile(r"mm?t\d*(\+\w+)*-[a-z]{2,3}-[a-z]{2,3}", re.ASCII)
 _OF_REGIONS = ("regions", "size", "version")
 _KINDS = (".json", ".safetensors", ".txt", ".model", ".yaml", ".md")
 _PICKLES = (".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth")
+Item = TypeVar("Item")
 LICENSE = "LICENSE"
 OF_OWNERS = {CARD, LICENSE}
 """Files that whoever shares a model may change or add; nothing is read from them."""
@@ -44,16 +45,23 @@ def require_texts(method: str, texts: Iterable[str]) -> list[str]:
 
     Args:
         method: what a message begins with.
-        texts: any iterable.
+        texts: any iterable, but a mapping or a table, whose keys these would be.
     """
     if isinstance(texts, str):
         raise RecipeError(f"{method}: expected a list of sentences, not one")
-    listed = list(texts)
+    listed = listed_items(method, texts, "sentences")
     for place, text in enumerate(listed):
         if not isinstance(text, str):
             raise RecipeError(f"{method}: item {place} is {text!r:.80}; expected a text")
     require_utf8(listed)
     return listed
+
+
+def listed_items(method: str, items: Iterable[Item], what: str) -> list[Item]:
+    """Items of any iterable, but a mapping or a table; a RecipeError for what is none."""
+    if isinstance(items, bytes | Mapping) or hasattr(items, "columns") or not isinstance(items, Iterable):
+        raise RecipeError(f"{method}: expected a list of {what}, not {type(items).__name__}")
+    return list(items)
 
 
 def require_utf8(texts: Iterable[str]) -> None:
@@ -86,7 +94,7 @@ def read_about(folder: Path) -> dict[str, Any]:
             if not all(0 <= float(scores["t2i_r1"]) <= 100 for scores in (model.get("test") or {}).values()):
                 raise ValueError("its test has no shares of right answers")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = "no such file" if isinstance(error, FileNotFoundError) else repr(error)
+        why = f"no {ABOUT}" if isinstance(error, FileNotFoundError) else repr(error)
         missing = RecipeError(f"{path}: no exported model here ({why}); run `{wanted}` with its recipe")
         raise of_machine(error, path) or missing from None
     if about["format"] != FORMAT:

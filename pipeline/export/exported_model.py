@@ -39,6 +39,7 @@ from pipeline.export.exported_files import (
     RERANKER,
     TRANSLATORS,
     check_files,
+    listed_items,
     require_nothing_elsewhere,
     require_text_models,
     require_texts,
@@ -161,7 +162,7 @@ class ExportedModel:
         self.require_single()
         if isinstance(items, str | Path | Image.Image):
             raise RecipeError("encode: expected a list, of captions or of pictures (Path or image)")
-        given: list[str | Path | Image.Image] = list(items)
+        given: list[str | Path | Image.Image] = listed_items("encode", items, "captions or pictures")
         texts = [item for item in given if isinstance(item, str)]
         pictures = [item for item in given if not isinstance(item, str)]
         if pictures and (texts or language is not None):
@@ -178,7 +179,8 @@ class ExportedModel:
             DataError: one cannot be read.
             RecipeError: there is none, one is in no list, or the model reads regions made elsewhere.
         """
-        if isinstance(pictures, str | Path | Image.Image) or not (pictures := list(pictures)):
+        single = isinstance(pictures, str | Path | Image.Image)
+        if single or not (pictures := listed_items("encode_pictures", pictures, "pictures")):
             raise RecipeError("encode_pictures: expected a list of one picture or more")
         return self.encode_regions(np.stack([self.regions_of(picture)[0] for picture in pictures]))
 

@@ -27,7 +27,7 @@ ALONE: dict[str, Any] = {
 _OF_REGIONS: dict[str, Any] = {"image_encoder": None, "image_encoder_rate": 0.0, "image_encoder_size": 224}
 OF_A_START = {
     "options", "epochs", "steps", "batch_size", "learning_rate", "decay_epoch", "decay", "decay_every", "warmup_epochs",
-    "loss", "margin", "image_encoder_rate",
+    "loss", "margin", "image_encoder_rate", "average",
 }  # fmt: skip
 """Settings of an entry of `vse.start`: not what decides how words and images are read, as a later training goes on with
 the same parts."""

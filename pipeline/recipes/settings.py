@@ -219,7 +219,8 @@ class Recipe:
             raise RecipeError("name the model as mmt.pretrained.NAME.model, add NAME to mmt.systems, write NAME:en-de")
         if system not in mmt.systems or len(languages) < 2:
             raise RecipeError(
-                f"expected SYSTEM:en-de, SYSTEM:en-de-en … with a SYSTEM of mmt.systems ({', '.join(mmt.systems)})"
+                "expected SYSTEM:en-de, SYSTEM:en-de-en … with a SYSTEM of mmt.systems "
+                f"({', '.join(mmt.systems) or 'there is none: mmt: {systems: [mt], directions: [en-de]}'})"
             )
         if search is not None and search not in searches:
             known_names = ", ".join([*searches, *self.augment.filters]) or "none"

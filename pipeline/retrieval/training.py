@@ -19,7 +19,6 @@ from data.taught import TEXT
 from data.text_inputs import TextInput
 from modules.pretrained.interpolation import interpolate, weights_of
 from modules.retrieval_models import model_class, option_names
-from modules.training.callbacks import averaged_weights
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import pictures_of, twins_of
 from pipeline.engine.job import Job
@@ -242,7 +241,7 @@ class _Run:
         if settings.epochs:
             best = fit(
                 module, data, settings.trainer, folder, log_dir, epochs, module.selects, self.seed, settings.clip,
-                [*galleries(self.watched), *averaged_weights(settings.average)], settings.test,
+                galleries(self.watched), settings.test, settings.average,
             )  # fmt: skip
             chosen = {"epoch": load_best(module, best), "epochs": epochs}
         trained = [weight.numel() for weight in module.model.parameters() if weight.requires_grad]

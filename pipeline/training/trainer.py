@@ -15,13 +15,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import (
-    Callback,
-    LearningRateMonitor,
-    ModelCheckpoint,
-    TQDMProgressBar,
-    WeightAveraging,
-)
+from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
@@ -29,7 +23,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from data.errors import one_line
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
-from modules.training.callbacks import LOG_EVERY, Pace, SeedEachEpoch, TensorFloat
+from modules.training.callbacks import LOG_EVERY, AveragedWeights, Pace, SeedEachEpoch, TensorFloat
 from modules.training.graphs import StepGraphs
 from pipeline.engine.console import CONSOLE, debug, info
 from pipeline.engine.executors import GPU_JOBS
@@ -180,7 +174,7 @@ def _share_gpu() -> None:
 def fit(
     module: TrainedModule, data: pl.LightningDataModule, settings: TrainerSettings, folder: Path, log_dir: Path,
     epochs: int, monitor: str, seed: int, clip: float, callbacks: Sequence[Callback] = (),
-    languages: Sequence[str] = (),
+    languages: Sequence[str] = (), average: float = 0.0,
 ) -> Path:  # fmt: skip
     """Train, from the last checkpoint in `folder` if there is one.
 
@@ -196,6 +190,7 @@ def fit(
         clip: largest norm of the gradient; 0 does not clip.
         callbacks: more of them.
         languages: that retrieval is tested in, for TensorBoard's charts.
+        average: decay of the moving average of the weights, which is validated and kept; 0: none.
 
     Returns:
         the checkpoint of the best epoch.
@@ -207,15 +202,15 @@ def fit(
     )  # fmt: skip
     # A callback of its own: `save_last` with `monitor` writes only when an epoch is the best so far.
     resume = ModelCheckpoint(checkpoints, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
-    averaged = any(isinstance(callback, WeightAveraging) for callback in callbacks)
     module.clip = clip
     trainer = make_trainer(
         settings, log_dir, max_epochs=epochs,
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,
         callbacks=[
             SeedEachEpoch(seed), LearningRateMonitor("epoch"),
-            TimeEstimate(disk_for_training(module, folder, averaged)),
+            TimeEstimate(disk_for_training(module, folder, bool(average))),
             Charts(languages), Pace(peak_memory_mb), keep, resume, *callbacks,
+            *([AveragedWeights(average)] if average else []),  # the last: others look at the average
         ],
     )  # fmt: skip
     last, best = checkpoints / "last.ckpt", checkpoints / "best.ckpt"

@@ -16,7 +16,6 @@ from data.language_codes import UNSPACED
 from data.text import BEGIN, END, PADDING, JointBPE, tokenize_all
 from data.translation import TranslationData
 from modules.metrics.translation import surface_bleu
-from modules.training.callbacks import averaged_weights
 from modules.training.translation import Translation
 from modules.translators.registry import network_options
 from pipeline.corpus.prepare import corpus_job
@@ -270,7 +269,7 @@ class _Training:
         )
         best = fit(
             module, data, trainer, folder, log_dir, phase.steps // phase.eval_every, "val/bleu", self.seed,
-            settings.clip, averaged_weights(phase.average), self.recipe.vse.test,
+            settings.clip, languages=self.recipe.vse.test, average=phase.average,
         )  # fmt: skip
         load_best(module, best)
         save_weights(module.translator, folder / "weights.safetensors")

@@ -56,7 +56,9 @@ def test_vectors_can_be_trained_on(exported: ExportedModel, pictures: list[Path]
 
 @pytest.mark.parametrize(("items", "words"), [
     (["a", np.nan], "item 1 is nan; expected a text"), ([None], "item 0 is None"), ([3], "item 0 is 3"),
-    ("a red ball", "expected a list of sentences, not one"), (["\ud800"], "not UTF-8"),
+    ("a red ball", "expected a list of sentences, not one"), (None, "expected a list of sentences, not NoneType"),
+    (b"a", "expected a list of sentences, not bytes"), ({"a": 1}, "expected a list of sentences, not dict"),
+    (pd.DataFrame({"caption": ["a"]}), "expected a list of sentences, not DataFrame"), (["\ud800"], "not UTF-8"),
 ])  # fmt: skip
 def test_what_is_no_caption_is_named(exported: ExportedModel, items: Any, words: str) -> None:
     for call in (exported.encode_captions, lambda texts: exported.translators.translate_all(texts, "mt", "en", "de")):
@@ -74,6 +76,8 @@ def test_what_is_no_text_language_or_picture_is_named(exported: ExportedModel, p
         (lambda: exported.encode_captions(TEXTS, ["en", b"de"]), "language b'de': expected the code or the name"),
         (lambda: exported.encode_pictures(str(pictures[0])), "expected a list of one picture or more"),
         (lambda: exported.encode_pictures(pictures[0]), "expected a list of one picture or more"),
+        (lambda: exported.encode_pictures(None), "encode_pictures: expected a list of pictures, not NoneType"),
+        (lambda: exported.encode(None), "encode: expected a list of captions or pictures, not NoneType"),
     ):
         with pytest.raises(RecipeError, match=words):
             call()

@@ -117,6 +117,39 @@ def test_averaged_weights_are_validated_until_all_have_looked() -> None:
         assert not torch.equal(seen, trained)
 
 
+class Numbered(BoringModel):
+    """It has a frozen layer, and places in a sentence, which are whole numbers that no checkpoint holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(7, 7).requires_grad_(False)
+        self.register_buffer("places", torch.arange(77), persistent=False)
+
+
+def test_what_is_not_trained_is_not_averaged() -> None:
+    module, average = Numbered(), AveragedWeights(decay=0.9)
+    frozen, trained = module.frozen.weight.clone(), [module.layer.weight.detach().double()]
+
+    class Follows(Callback):
+        """The average, computed again."""
+
+        def on_train_batch_end(self, *_) -> None:
+            weights = module.layer.weight.detach().double()
+            trained[:] = [weights] if len(trained) == 1 and not self.steps else [trained[0].lerp(weights, 0.1)]
+            self.steps += 1
+
+        steps = 0
+
+    pl.Trainer(
+        max_epochs=1, limit_train_batches=20, limit_val_batches=0, logger=False, accelerator="cpu",
+        enable_model_summary=False, enable_progress_bar=False, enable_checkpointing=False,
+        callbacks=[Follows(), average],
+    ).fit(module)  # fmt: skip
+    assert torch.equal(module.places, torch.arange(77))
+    assert torch.equal(module.frozen.weight, frozen)
+    torch.testing.assert_close(module.layer.weight.detach().double(), trained[0], atol=1e-6, rtol=0)
+
+
 def test_too_little_disk_is_told_before_training(monkeypatch, tmp_path):
     network = nn.Linear(1000, 1000)
     wanted = disk_for_training(network, tmp_path)
