@@ -14,7 +14,7 @@ from data.corpora import Corpus
 from data.regions import RegionStore, write_regions
 from data.report import DataReport
 from data.report import data_report as report_of
-from data.sentences import normalise_sentence, sentence_hash
+from data.sentences import RULE, normalise_sentence, sentence_hash
 
 IMAGES = {"a": "train", "b": "train", "c": "val", "d": "test"}
 
@@ -323,6 +323,14 @@ def test_a_corpus_of_usual_size_takes_seconds() -> None:
 )
 def test_normalise_sentence(text: str, expected: str) -> None:
     assert normalise_sentence(text) == expected
+
+
+def test_the_rule_has_another_number_when_it_changes() -> None:
+    """Exported models hold hashes of sentences, and the number of the rule by which these were compared."""
+    odd = ["Zwei Männer –  draußen,im T-Shirt!", "İstanbul'da ılık", "Straße STRASSE", "赤い 円、四角。", "สีแดง วงกลม",
+           "👩‍👧 🐶", "e\u0301", "Ελλάς", "½ cup", "a\u200bb", "don’t", "中文 and 混合", "ﬁsh", "x²", "…"]  # fmt: skip
+    found = sum(sentence_hash(text) * 3**place for place, text in enumerate(odd)) % 2**61
+    assert (RULE, found) == (2, 971316568453981985)  # raise RULE where this changes
 
 
 def test_sentence_hash_is_stable_and_fits_a_signed_64_bit_integer() -> None:
