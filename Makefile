@@ -71,7 +71,7 @@ ADDED := extra-app extra-dev extra-docs extra-serve extra-translators
 
 # RECIPE:TABLE of the results on the overlap of Multi30K and Flickr8K.
 OVERLAP := multi30k-flickr8k
-CAMPAIGN := $(addprefix $(OVERLAP):,1 2 best 4 5) $(addprefix $(OVERLAP)-diverse-attention:,en de second) \
+CAMPAIGN := $(addprefix $(OVERLAP):,1 2 best wider-en wider-de 4 5) $(addprefix $(OVERLAP)-diverse-attention:,en de second) \
   $(addprefix $(OVERLAP)-mule:,en de fr cs) $(addprefix $(OVERLAP)-mlmme:,en de) $(OVERLAP)-gxn:en
 
 .DEFAULT_GOAL := help
