@@ -20,6 +20,19 @@ class RecipeError(ValueError):
         super().__init__(" ".join(message.split("\n")))
 
 
+def require_kind(function: str, value: object, kind: type, expected: str) -> None:
+    """Refuse an argument that is not of the expected kind, by a RecipeError.
+
+    Examples:
+        >>> require_kind("train", "scenes", int, "a recipe, as load_recipe gives it")
+        Traceback (most recent call last):
+            ...
+        pipeline.errors.RecipeError: train: expected a recipe, as load_recipe gives it, not 'scenes'
+    """
+    if not isinstance(value, kind):
+        raise RecipeError(f"{function}: expected {expected}, not {value!r:.80}")
+
+
 def require_readable(text: str) -> str:
     """A word of a command line, or a path, that libraries can read: UTF-8.
 

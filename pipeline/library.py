@@ -9,7 +9,7 @@ from data.processes import cores, require_main_guard
 from pipeline.engine.machine_errors import quieten
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, require_kind
 from pipeline.export.export import export
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
@@ -44,7 +44,7 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
             ...
         pipeline.errors.RecipeError: train: no stage 'vsc'; there are prepare, mmt, augment, vse, rerank
     """
-    _require("train", recipe, Recipe, "a recipe, as load_recipe gives it")
+    require_kind("train", recipe, Recipe, "a recipe, as load_recipe gives it")
     if isinstance(stages, str):
         raise RecipeError(f"train: stages is {stages!r}; expected a list of stages, [{stages!r}]")
     if unknown := [name for name in stages or () if name not in STAGES]:
@@ -71,7 +71,7 @@ def export_model(recipe: Recipe, folder: str | Path, artifacts: str | Path | Non
     Raises:
         RecipeError: nothing has been trained, or the folder holds something else.
     """
-    _require("export_model", recipe, Recipe, "a recipe, as load_recipe gives it")
+    require_kind("export_model", recipe, Recipe, "a recipe, as load_recipe gives it")
     return export(Graph(recipe, _workspace(artifacts)), Path(folder))
 
 
@@ -104,16 +104,10 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
         >>> gallery = index_pictures("holiday", load_model("model"), "holiday-gallery")  # doctest: +SKIP
         >>> [hit.name for hit in gallery.search("ein Hund am Strand", top=5)]  # doctest: +SKIP
     """
-    _require("index_pictures", model, ExportedModel, "a model, as load_model gives it")
+    require_kind("index_pictures", model, ExportedModel, "a model, as load_model gives it")
     require_main_guard()
     update_gallery(Path(gallery), model, some_pictures(Path(pictures), cores()))
     return Gallery.open(gallery, model)
-
-
-def _require(function: str, value: object, kind: type, expected: str) -> None:
-    """Refuse what is not of the expected kind, by a RecipeError."""
-    if not isinstance(value, kind):
-        raise RecipeError(f"{function}: expected {expected}, not {value!r:.80}")
 
 
 def _workspace(artifacts: str | Path | None) -> Workspace:

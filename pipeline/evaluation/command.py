@@ -94,10 +94,10 @@ def _opened(name: str, languages: Sequence[str]) -> ExportedModel:
 def _names_of(models: Sequence[ExportedModel]) -> list[str]:
     """What tables call models: two of the same name by their folders."""
     names = [exported.name for exported in models]
-    here = Path.cwd()
-    folders = [exported.folder for exported in models]
-    shown = [str(folder.relative_to(here) if folder.is_relative_to(here) else folder) for folder in folders]
-    return names if len({*names}) == len(names) else shown
+    if len({*names}) == len(names):
+        return names
+    here, folders = Path.cwd(), [exported.folder for exported in models]
+    return [str(folder.relative_to(here) if folder.is_relative_to(here) else folder) for folder in folders]
 
 
 def _print_json(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from data.captions import HUMAN
 from data.sentences import RULE, sentence_hash
@@ -97,8 +97,9 @@ class TrainingHashes:
         try:
             with safe_open(path, "numpy") as file:
                 rule = int((file.metadata() or {}).get(_RULE, 1))
-            arrays = load_file(path)
-            hashes = {split: {kind: arrays[f"{split}.{kind}"] for kind in _KINDS} for split in (TRAIN, VAL)}
+                hashes = {
+                    split: {kind: file.get_tensor(f"{split}.{kind}") for kind in _KINDS} for split in (TRAIN, VAL)
+                }
             if any(array.dtype != np.int64 or array.ndim != 1 for of in hashes.values() for array in of.values()):
                 raise ValueError("expected whole numbers")
         except Exception as error:  # safetensors raises its own error

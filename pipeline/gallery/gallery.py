@@ -29,7 +29,7 @@ from data.reading import plain_quotes
 from modules.search.shards import ShardedIndex
 from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
-from pipeline.errors import RecipeError, whole_path
+from pipeline.errors import RecipeError, require_kind, whole_path
 from pipeline.export.exported_files import require_utf8
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
@@ -84,8 +84,8 @@ class Gallery:
             RecipeError: there is none, it is damaged, or another model made it.
         """
         folder = whole_path(folder)
-        if exported is not None and not isinstance(exported, ExportedModel):
-            raise RecipeError(f"Gallery.open: expected a model, as load_model gives it, not {exported!r:.80}")
+        if exported is not None:
+            require_kind("Gallery.open", exported, ExportedModel, "a model, as load_model gives it")
         while True:
             about = read_pointer(folder)
             if about is None:
