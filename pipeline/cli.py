@@ -124,12 +124,12 @@ def _handled(number: int, handler: Callable[[int, Any], None]) -> Iterator[None]
 
 def _main(words: list[str]) -> int:
     """Run one command; its status."""
-    quieten()
-    be_verbose(False)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # a name of a file may have bytes that are no text
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
+        quieten()
+        be_verbose(False)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # a name of a file may have bytes that are no text
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         status = _run(words)
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from modules.retrieval_models import model_class
@@ -22,10 +23,13 @@ from pipeline.recipes.overlays import ALONE, beside_settings, captioner_network,
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, CHANNEL, members_of, parse_path
+from pipeline.retrieval.fusion import in_folds
 from pipeline.retrieval.reranking import can_rerank, reranked_row
-from pipeline.retrieval.rows import Cells, Row
-from pipeline.retrieval.vse import captions_job, vse_rows
-from pipeline.translation.augment import synthesis_jobs
+from pipeline.retrieval.rows import Cells, Row, Trained
+from pipeline.retrieval.training import Training
+from pipeline.retrieval.vse import as_trained, captions_job, evaluation_of
+from pipeline.retrieval.words import require_read
+from pipeline.translation.augment import reads_pictures, synthesis_job
 from pipeline.translation.mmt import incongruent_jobs, translator_jobs
 from pipeline.translation.pretrained import captioner_job
 from pipeline.translation.reranked import ablation_job, lists_job
@@ -33,12 +37,7 @@ from pipeline.vectors.filtering import filter_job
 
 
 class Graph:
-    """The jobs of a recipe, each made when it is first asked for.
-
-    Args:
-        recipe: whose.
-        workspace: its artifacts.
-    """
+    """The jobs of a recipe, each made when it is first asked for."""
 
     def __init__(self, recipe: Recipe, workspace: Workspace) -> None:
         self.recipe, self.workspace = recipe, workspace
@@ -101,12 +100,43 @@ class Graph:
 
     @cached_property
     def synthesis(self) -> dict[str, Job]:
-        """Path → the job that writes its synthetic captions; see `synthesis_jobs`."""
-        if self.recipe.augment.captions:
-            return Graph(lender(self.recipe, self.recipe.augment.captions), self.workspace).synthesis
-        return synthesis_jobs(
-            self.recipe, self.corpus, self.translators, self._written, self._filtered, lambda: self.pictures,
-        )  # fmt: skip
+        """Path → the job that writes its synthetic captions, of each path and each shorter path that it goes through.
+
+        Those of stage `augment` translate; captions of pictures, `caption:de`, are written in stage `vse` by a
+        retrieval model, and captions are filtered there by how they fit their images.
+
+        Raises:
+            RecipeError: a translator is missing.
+        """
+        augment, jobs = self.recipe.augment, dict[str, Job]()
+        if augment.captions:
+            return Graph(lender(self.recipe, augment.captions), self.workspace).synthesis
+        for path in sorted(augment.paths, key=lambda path: path.count("-")):
+            whole = path.partition("@")[0] if parse_path(path)[2] in augment.filters else path
+            if parse_path(path)[0] != CAPTION:
+                self._add_path(jobs, whole)
+            elif whole not in jobs:
+                jobs[whole] = self._written(whole)
+            if whole != path:
+                jobs[path] = self._filtered(path, jobs[whole])
+        return jobs
+
+    def _add_path(self, jobs: dict[str, Job], path: str) -> None:
+        """Add the job that translates along a path, after those of shorter paths."""
+        if path in jobs:
+            return
+        system, languages, _ = parse_path(path)
+        before, wanted = None, f"{system}-{languages[-2]}-{languages[-1]}"
+        if len(languages) > 2:
+            shorter = f"{system}:{'-'.join(languages[:-1])}"
+            self._add_path(jobs, shorter)
+            before = jobs[shorter]
+        if wanted not in self.translators:
+            lending = self.recipe.augment.translators
+            raise RecipeError(f"augment.paths has {path!r}, but {lending} trains no {wanted}")
+        translator = self.translators[wanted]
+        read = {"pictures": self.pictures} if reads_pictures(translator) else {}
+        jobs[path] = synthesis_job(self.recipe, path, self.corpus, translator, before, read)
 
     def _written(self, path: str) -> Job:
         """The job that writes captions of pictures, `caption:de`, with a retrieval model or a vision-language model."""
@@ -126,11 +156,33 @@ class Graph:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The rows of its table, seed by seed; see `vse_rows`."""
-        return vse_rows(
-            self.recipe, self.workspace, self.corpus, self.synthesis, lambda: self.translators, lambda: self.pictures,
-            analyses_of,
-        )  # fmt: skip
+        """The rows of its table, seed by seed, whether they have been trained or not.
+
+        Raises:
+            RecipeError: a row can not be trained, or is tested in a language that it was not trained on.
+        """
+        recipe, settings, evaluation = self.recipe, self.recipe.vse, evaluation_of(self.recipe.vse)
+        require_read(settings)
+        rows, shared = [], dict[str, Any]()
+        for seed, name in product(settings.seeds, settings.only or settings.rows):
+            training = Training(
+                recipe, self.workspace, self.corpus, self.synthesis, lambda: self.translators, lambda: self.pictures,
+                name, seed,
+            )  # fmt: skip
+            languages, row = training.languages, evaluation(training)
+            if evaluation in (as_trained, in_folds):
+                (trained,) = row.trained
+                own = replace(recipe, vse=training.settings)
+                about = Trained(trained, self.corpus, own, languages, self.workspace, shared)
+                row = replace(row, analyses=analyses_of(about))
+            if row.unseen and settings.unseen == "error":
+                first = min(row.unseen)
+                raise RecipeError(
+                    f"vse.rows.{name} is tested in {first!r}, but reads only {', '.join(sorted(languages))}; leave "
+                    f"{first!r} out of vse.test, the row out of vse.only, or set vse.unseen=mark"
+                )
+            rows.append(row)
+        return rows
 
     @cached_property
     def reranker(self) -> Row | None:

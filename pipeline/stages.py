@@ -135,7 +135,6 @@ def run_stages(names: Sequence[str], graph: Graph, runner: Runner, force: bool =
 
     Args:
         names: of `STAGES`, in their order.
-        graph: of the recipe.
         runner: of its workspace.
         force: the stages' own jobs run again if they are done.
 
@@ -213,8 +212,6 @@ def jobs_of(command: str, recipe: Recipe, workspace: Workspace, table: str | Non
 
     Args:
         command: a stage, `report`, `all`, `table`, `sts` or `draw`.
-        recipe: whose.
-        workspace: its artifacts.
         table: the name of the table, of `table`.
 
     Raises:

@@ -69,8 +69,9 @@ def bootstrap_interval(
 
 
 def mean_interval(
-    runs: Sequence[Tensor], resamples: int = 1000, level: float = 0.95, seed: int = 0, least: float = -math.inf
-) -> Interval:
+    runs: Sequence[Tensor], resamples: int = 1000, level: float = 0.95, seed: int = 0, least: float = -math.inf,
+    most: float = math.inf,
+) -> Interval:  # fmt: skip
     """Return the mean over images and runs, with its percentile interval by bootstrap over images and over seeds.
 
     Args:
@@ -79,6 +80,7 @@ def mean_interval(
         level: share of the resamples inside the interval.
         seed: random seed of the resampling.
         least: of the values; no end of the interval is below it.
+        most: of the values; no end of the interval is above it.
 
     Raises:
         ModelError: the runs have different numbers of images, or none.
@@ -96,7 +98,7 @@ def mean_interval(
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randint(values.shape[1], (resamples, values.shape[1]), generator=generator)
     shifted = values.mean(dim=0)[drawn].mean(dim=1) + seed_shifts(values.mean(dim=1), resamples, seed)
-    return Interval(float(values.mean()), *percentiles(shifted.clamp(min=least), level))
+    return Interval(float(values.mean()), *percentiles(shifted.clamp(least, most), level))
 
 
 def paired_difference(
@@ -157,6 +159,7 @@ def difference(whole: float, resampled: Tensor, level: float = 0.95) -> Differen
         >>> difference(1.0, torch.tensor([0.5, 1.0, 1.5, 2.0])).p_value  # 2 / 5: four resamples cannot say more
         0.4
     """
+    resampled = resampled.double().round(decimals=9)  # equal sums of equal shares differ by 1e-15
     rarer_side = 1 + min(int((resampled <= 0).sum()), int((resampled >= 0).sum()))
     p_value = min(1.0, 2 * rarer_side / (len(resampled) + 1))
     return Difference(whole, *percentiles(resampled, level), p_value)

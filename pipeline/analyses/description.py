@@ -23,6 +23,7 @@ class Line:
         less: a metric whose figure is subtracted; the results name the difference `<metric>-<last part of less>`.
         ends: folders of the finished jobs of all seeds, language and number of resamples → that interval, where it is
             not one of a mean over items.
+        most: the greatest value of an item that `read` gives.
     """
 
     label: str
@@ -31,6 +32,7 @@ class Line:
     read: Callable[[Path, str], Tensor] | None
     less: str = ""
     ends: Callable[[Sequence[Path], str, int], Difference] | None = None
+    most: float = 100.0
 
 
 @dataclass(frozen=True)

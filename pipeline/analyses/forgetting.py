@@ -43,9 +43,6 @@ def forgetting_job(tested: Trained) -> Job | None:
 
     The ranks of each language of the set are left in `before` and `after`: in a gallery of all its images.
 
-    Args:
-        tested: a model of any kind.
-
     Returns:
         None without such a set, for a model that is no dual encoder, that is not trained, or whose images are vectors
         of another network.
@@ -66,7 +63,6 @@ def forgetting_job(tested: Trained) -> Job | None:
     start = _start_job(name, network, second, settings.trainer)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode, rank, compare."""
         on = second.read(inputs)
         model, text = load_model(inputs["model"], name)
         model.to(device_of(settings.trainer))
@@ -89,14 +85,12 @@ def _start_job(name: str, network: str, second: SecondSet, trainer: TrainerSetti
     """Encode the pictures of a second set by a network as it is, and rank the set by it: once for all rows and seeds.
 
     Args:
-        name: of the network.
         network: what stands for it in the key.
         second: the set.
         trainer: where it works.
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode and rank."""
         on = second.read(inputs)
         model, text, reader = whole_network(name, _languages(on))
         model.to(device_of(trainer))
@@ -113,10 +107,6 @@ def require_second_set(recipe: Recipe, workspace: Workspace) -> None:
     """Refuse, before the first row is trained, a second data set that cannot be read or has images without pictures.
 
     That of a corpus is looked at if it is prepared.
-
-    Args:
-        recipe: whose.
-        workspace: its artifacts.
     """
     settings = recipe.vse
     rows = [settings.of_row(row) for row in settings.only or settings.rows]
@@ -165,7 +155,6 @@ def _ranks(model: RetrievalModel, text: TextInput, store: VectorStore, on: Evalu
         model: encodes the captions.
         text: what it reads words with.
         store: the images' vectors.
-        on: the set.
     """
     images, ranks = _images(on), dict[str, RetrievalRanks]()
     place = {name: row for row, name in enumerate(images)}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.overlays import MEASURES
-from pipeline.retrieval.generation import Writer
+from pipeline.retrieval.generation import captions_of_corpus
 from pipeline.retrieval.rows import Trained
 from pipeline.vectors.images import images_in, images_of
 
@@ -41,22 +41,11 @@ SEARCH = BeamSettings(5)
 _BLOCK = 1024
 
 
-class Empty(NamedTuple):
-    """Empty captions among generated ones: how many, and the language and image of the first."""
-
-    total: int
-    language: str
-    image: str
-
-
 def generated_job(model: Trained) -> Job | None:
     """Write a caption of each test image in each language, and score those that have human captions beside them.
 
     Leaves `captions.jsonl` (image id, language, caption) and `generated-<language>.npz` with CIDEr-D × 100 of each
     caption. The baselines (`baselines_job`) are an input, so that they are there too.
-
-    Args:
-        model: of any kind.
 
     Returns:
         None for a model without a decoder.
@@ -66,13 +55,14 @@ def generated_job(model: Trained) -> Job | None:
         return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Write, keep and score."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         rows = zip(*(captions[name][:] for name in ("image_id", "split", "source")), strict=True)
         images = list(dict.fromkeys(image for image, split, source in rows if (split, source) == ("test", HUMAN)))
-        writer = Writer(inputs["model"], images_in(inputs), settings.trainer, SEARCH)
-        written = {language: writer.write(images, language) for language in listed}
-        write_atomically(folder / CAPTIONS, "".join(map(_line, _rows(written))))
+        written = captions_of_corpus(inputs["model"], images_in(inputs), images, listed, SEARCH, settings.trainer)
+        write_atomically(folder / CAPTIONS, "".join(
+            json.dumps({"image_id": image, "language": language, "caption": text}, ensure_ascii=False) + "\n"
+            for language, texts in written.items() for image, text in texts.items()
+        ))  # fmt: skip
         figures: dict[str, Any] = {"test": {}}
         for language in (language for language in _scored(captions) if language in listed):
             known = references_of(captions, language, "test")
@@ -83,8 +73,6 @@ def generated_job(model: Trained) -> Job | None:
             figures["test"][language] = {
                 f"{GENERATED}_{key}": value for key, value in {**scores.figures(), **counts}.items()
             }
-        if (empty := _empty(written)) is not None:
-            figures["empty"] = empty
         return figures
 
     name = trained.name.replace("vse-", "generated-", 1)
@@ -100,7 +88,6 @@ def baselines_job(corpus: Job) -> Job:
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Score and keep."""
         figures: dict[str, dict[str, float]] = {}
         for language in _scored(read_captions(inputs["corpus"] / "captions.parquet")):
             baselines = caption_baselines(inputs["corpus"], language)
@@ -160,7 +147,6 @@ def generated_scores(
     """Score a generated caption of each image against all human captions of the image.
 
     Args:
-        captions: the caption table.
         language: of the captions.
         generated: image id → words, as `data.text.plain_words` has them; an empty caption scores 0.
         split: of the images.
@@ -203,23 +189,6 @@ def _scored(captions: Table) -> list[str]:
     )
 
 
-def _rows(written: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
-    """Image id, language and caption of each generated caption."""
-    return [(image, language, text) for language, texts in written.items() for image, text in texts.items()]
-
-
-def _line(row: tuple[str, str, str]) -> str:
-    """A generated caption as a line of JSON."""
-    named = dict(zip(("image_id", "language", "caption"), row, strict=True))
-    return json.dumps(named, ensure_ascii=False) + "\n"
-
-
-def _empty(written: Mapping[str, Mapping[str, str]]) -> Empty | None:
-    """The empty captions, if there are any."""
-    empty = [(language, image) for image, language, text in _rows(written) if not plain_words(text, language)]
-    return Empty(len(empty), *empty[0]) if empty else None
-
-
 def _ciders(figures: Mapping[str, Any], of: str) -> str:
     """CIDEr-D by language, as text."""
     return ", ".join(
@@ -228,18 +197,16 @@ def _ciders(figures: Mapping[str, Any], of: str) -> str:
 
 
 def _headline(figures: Mapping[str, Any]) -> str:
-    """CIDEr-D by language, and the empty captions in one line, as text."""
+    """CIDEr-D by language, and how many captions are empty, as text."""
     shown = _ciders(figures, GENERATED) or "no human captions to compare with"
-    if "empty" not in figures:
-        return shown
-    empty = Empty(*figures["empty"])
-    return f"{shown}; empty captions, which score 0: {empty.total:,}, first of {empty.image!r} in {empty.language}"
+    empty = sum(int(scores[f"{GENERATED}_empty"]) for scores in figures["test"].values())
+    return shown + (f"; empty captions, which score 0: {empty:,}" if empty else "")
 
 
 def _line_of(prefix: str, label: str) -> Line:
     """The figures of captions with some prefix."""
     metrics = [f"{prefix}_{measure}" for measure in MEASURES]
-    return Line(label, metrics, f"{prefix}_images", partial(read_cider, of=prefix))
+    return Line(label, metrics, f"{prefix}_images", partial(read_cider, of=prefix), most=1000.0)
 
 
 GENERATED_CAPTIONS = Analysis(

@@ -80,9 +80,6 @@ def recognised_job(tested: Trained) -> Job | None:
     The others are the picture drawn of another image's caption, a baseline, and the real picture, a ceiling. It leaves
     `recognised-<language>.npz`: of each test image, in each of `PICTURES`, the mean over its captions of `MEASURES`.
 
-    Args:
-        tested: a model of any kind.
-
     Returns:
         None for a model that draws no pictures, or of another corpus than `scenes`, whose objects are not known.
     """
@@ -91,7 +88,6 @@ def recognised_job(tested: Trained) -> Job | None:
         return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Draw, recognise, score."""
         model, text = load_model(inputs["model"], settings.pretrained)
         model.to(device_of(settings.trainer))
         size = model.pixels_with(**trained.settings["options"]) or 0

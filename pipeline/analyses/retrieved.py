@@ -12,7 +12,7 @@ from datasets import Dataset as Table
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.captions import read_captions, references_of
+from data.captions import references_of
 from data.retrieval import RetrievalData
 from data.text import plain_words
 from modules.metrics.captions import caption_scores
@@ -23,9 +23,9 @@ from pipeline.analyses.description import Analysis, Line
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
 from pipeline.recipes.overlays import DEPTH, MEASURES
-from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, load_module
+from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, open_test
 from pipeline.retrieval.rows import Trained
-from pipeline.vectors.images import images_in, images_of
+from pipeline.vectors.images import images_of
 
 VERSION = 1
 _ARRAYS = ("images", "captions", "cider")
@@ -51,9 +51,6 @@ def retrieved_job(model: Trained) -> Job | None:
     Leaves `retrieved-<language>.npz` for each tested language that has training captions, and test images with two
     captions or more. With `vse.folds`, figures of folds are means over folds, each with a gallery of its own.
 
-    Args:
-        model: of any kind.
-
     Returns:
         None without `vse.retrieved_captions`.
     """
@@ -63,14 +60,12 @@ def retrieved_job(model: Trained) -> Job | None:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode the test, find the first captions, compare them with those of the image."""
-        module, text = load_module(inputs["model"], settings.test, settings.pretrained)
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        store = images_in(inputs)
-        data, encoded = encode_test(module, text, captions, store, settings.trainer)
+        test = open_test(inputs, settings.test, settings)
+        data, encoded = encode_test(test)
         folds = [_places(data, fold) for fold in folds_of(data, settings.folds, settings.test)]
         figures: dict[str, dict[str, dict[str, float]]] = {"test": {}, "folds": {}}
         for language, encodings in encoded.items():
-            scorer = _scorer(captions, data, encodings.links, language)
+            scorer = _scorer(test.captions, data, encodings.links, language)
             first = _first(encodings, torch.arange(len(encodings.images)), torch.arange(len(encodings.captions)))
             if scorer is None or (result := scorer.score(first, np.arange(len(encodings.images)))) is None:
                 continue
@@ -200,12 +195,11 @@ def _cider(folder: Path, language: str, rank: int) -> Tensor:
 
 def _lines(job: Job) -> Sequence[Line]:
     """A line for each rank; a gallery with fewer captions has figures of the first ones."""
-    return [
-        Line(
-            str(rank), [name_of(measure, rank) for measure in MEASURES], "retrieved_images", partial(_cider, rank=rank)
-        )
-        for rank in range(1, DEPTH + 1)
-    ]
+    lines = []
+    for rank in range(1, DEPTH + 1):
+        metrics, read = [name_of(measure, rank) for measure in MEASURES], partial(_cider, rank=rank)
+        lines.append(Line(str(rank), metrics, "retrieved_images", read, most=1000.0))
+    return lines
 
 
 RETRIEVED = Analysis(

@@ -30,9 +30,6 @@ def senses_job(tested: Trained) -> Job | None:
     one word for both senses, one of the two captions is always wrong): for each branch, and for `BOTH`, the share in
     percent of each pair of twins (P,), in the order of the corpus.
 
-    Args:
-        tested: a model of any kind.
-
     Returns:
         None for a model without branches, or a corpus without twins.
     """
@@ -43,7 +40,6 @@ def senses_job(tested: Trained) -> Job | None:
     parts = [*branches, *([BOTH] if len(branches) > 1 else [])]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode the twins, compare their scores."""
         test, figures = open_test(inputs, settings.test, settings), dict[str, dict[str, float]]()
         other = other_twins(twins_of(inputs["corpus"]))
         for language in settings.test:

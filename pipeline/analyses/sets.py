@@ -80,8 +80,6 @@ def set_of_recipe(recipe: Recipe, workspace: Workspace, split: str | None) -> Ev
     """The corpus of a recipe, as stage `prepare` has left it; a corpus that is a test set as its files are.
 
     Args:
-        recipe: whose.
-        workspace: its artifacts.
         split: of the corpus; None: test.
 
     Raises:

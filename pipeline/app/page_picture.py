@@ -23,7 +23,6 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: SearchRequest
     """Show an uploaded picture, captions near it, its translations, and what the model writes of it if it can.
 
     Args:
-        gallery: that is searched.
         content: of the file.
         name: of the file.
         request: what is wanted; without words, those of the most similar caption are explained and translated.

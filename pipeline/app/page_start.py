@@ -35,7 +35,6 @@ def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callab
     """Show the first screen.
 
     Args:
-        gallery: that is searched.
         ask: is called with the example that is clicked.
         demonstrate: is called if the demonstration is wanted.
     """

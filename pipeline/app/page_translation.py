@@ -80,7 +80,6 @@ def compare_translations(
     """Show the translations of a sentence, a row for each picture; words that differ are marked.
 
     Args:
-        exported: the model.
         sentence: to be translated, until another one is typed.
         seen: the pictures.
         where: a name of this part of the page: the same sentence may be translated in another one too.

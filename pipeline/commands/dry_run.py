@@ -22,7 +22,6 @@ class Planned:
     """What a command would do with a job.
 
     Attributes:
-        job: which.
         does: `runs`, `runs again`, `continues` what another run has begun, or `is up to date`.
         cost: what it may cost; of a job that continues, the whole job; None: it does not run.
     """
@@ -37,7 +36,6 @@ def planned(jobs: Iterable[Job], workspace: Workspace, forced: Collection[str] =
 
     Args:
         jobs: in the order in which they run.
-        workspace: its artifacts.
         forced: stages whose jobs run again if they are done.
 
     Raises:
@@ -61,7 +59,6 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
 
     Args:
         jobs: in the order in which they run.
-        workspace: its artifacts.
         forced: stages whose jobs run again if they are done.
         at_once: how many jobs run side by side.
 

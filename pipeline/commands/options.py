@@ -136,7 +136,6 @@ def runner_for(
 
     Args:
         command: a stage, `all`, `table`, `sts` or `draw`.
-        recipe: whose jobs.
         force: finished jobs run again, `--force`.
         dry_run: only show it, `--dry-run`.
         jobs: processes of this machine, `--jobs`.

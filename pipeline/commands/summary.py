@@ -21,7 +21,6 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
     """Write the report and print its main figures, with `--verbose` all of its tables.
 
     Args:
-        graph: of the recipe.
         chosen: words of a command that name the same recipe and settings; none for the default.
     """
     written = write_report(graph)

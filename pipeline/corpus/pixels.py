@@ -18,13 +18,11 @@ def pixels_job(corpus: Job, size: int, digest: str | None) -> Job:
     """The job that writes `pixels.npy` and `ids.txt` of all training images, which a generator imitates.
 
     Args:
-        corpus: the job that prepares the corpus.
         size: height and width of a picture.
         digest: of the pictures (`pictures_digest`).
     """
 
     def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
-        """Write them."""
         write_pixels(folder, pictures, images, size, "generate regions (vse.options.target=regions)")
 
     return _job(f"pixels-{size}", corpus, {"size": size, "pictures": digest}, write, "train")
@@ -34,7 +32,6 @@ def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
     """The job that writes them of all images, which an image encoder reads; arguments as above."""
 
     def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
-        """Write them."""
         write_pixels(folder, pictures, images, size, "read its regions (vse.image_encoder=null)")
 
     return _job(f"pictures-{size}", corpus, {"size": size, "pictures": digest}, write)
@@ -45,7 +42,6 @@ def network_pictures_job(name: str, corpus: Job, digest: str | None) -> Job:
 
     Args:
         name: of the network, a folder or a name on the hub.
-        corpus: the job that prepares the corpus.
         digest: of its pictures (`pictures_digest`).
 
     Raises:
@@ -53,7 +49,6 @@ def network_pictures_job(name: str, corpus: Job, digest: str | None) -> Job:
     """
 
     def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
-        """Write them."""
         paths = files_of(pictures, images, "freeze the image tower and read regions (vse.model=san)")
         write_network_pixels(folder, NetworkPixels(name), images, paths, cores())
 

@@ -72,7 +72,6 @@ def files_for_later(folder: Path, name: str, *made_by: Any) -> tuple[Path, list[
     """The file in which a job leaves results for later jobs that work in the same way, and those that jobs have left.
 
     Args:
-        folder: of the job.
         name: of the file, to which a digest of `made_by`, our code and the libraries is added before its ending.
         made_by: all else that decides such a result; JSON values.
     """

@@ -152,7 +152,6 @@ def processes_for(recipe: Recipe, gpus: Sequence[str]) -> int:
     training runs in several processes.
 
     Args:
-        recipe: whose jobs.
         gpus: that they may use.
     """
     if not trains_alone(recipe):

@@ -60,7 +60,6 @@ def fingerprint(
     """A digest of the contents of files; with a cache, unchanged files (size, date) are not read again.
 
     Args:
-        paths: the files.
         cache: a file with known digests.
         keep: whether new digests are added to it.
         base: a folder, in which a file counts with its path from there; elsewhere with its name.
@@ -85,13 +84,11 @@ def digests(paths: Iterable[Path], cache: Path | None = None) -> dict[Path, str]
     """SHA-256 of the contents of files, without those that cannot be read.
 
     Args:
-        paths: the files.
         cache: a file with known digests, as `fingerprint` keeps it; files that are in it and unchanged are not read.
     """
     known, wanted = _known(cache), list(paths)
 
     def digest(path: Path) -> str | None:
-        """That of one file."""
         with suppress(OSError):
             return _entry(path, known)[1]
         return None

@@ -15,11 +15,12 @@ from data.errors import one_line
 from pipeline.errors import RecipeError
 
 _WHERE = "artifacts lie where BILDWORT_ARTIFACTS says"
+_NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _ADVICE = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"make room ({_WHERE}), then the same command continues"
     ),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), f"allow it ({_WHERE}), then the same command continues"),
+    **dict.fromkeys(_NOT_ALLOWED, f"allow it ({_WHERE}), then the same command continues"),
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOENT: "check the path",
     **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), "expected a folder, or a file, of another kind there"),
@@ -50,7 +51,9 @@ def line_of(error: OSError) -> str | None:
     if error.errno is None and not short:
         return None
     advice = _ADVICE[errno.ENOSPC] if short else _ADVICE.get(error.errno or 0, "check the file and its folder")
-    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else "a file or the output: "
+    if "lightning_logs" in Path(where).parts and error.errno in _NOT_ALLOWED:
+        advice = "run the command from a folder where you may write"
     return f"{where}{error.strerror or error}; {advice}"
 
 
@@ -65,6 +68,11 @@ def of_machine(error: Exception, path: Path) -> OSError | None:
     """
     number = error.errno or _number_in(str(error)) if isinstance(error, OSError) else 0
     number = number or (errno.EACCES if isinstance(error, PermissionError) else 0)
+    if number not in _OF_MACHINE and path.is_file():  # safetensors has no file where there is one it may not read
+        try:
+            path.open("rb").close()
+        except OSError as own:
+            number = own.errno or 0
     return OSError(number, os.strerror(number), str(path)) if number in _OF_MACHINE else None
 
 

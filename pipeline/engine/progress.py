@@ -138,7 +138,6 @@ class Progress:
         """The line of a job that is done: name, main figure, time, and what is left of the run.
 
         Args:
-            job: which.
             seconds: it took.
             figure: what it came to, as text.
             whole: it was not continued from a checkpoint, so its time tells that of others.

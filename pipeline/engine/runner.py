@@ -32,7 +32,6 @@ class Processes:
 
     Attributes:
         executor: starts them.
-        recipe: whose jobs.
         list_jobs: all of its jobs in a workspace; a function that the processes can import, for jobs themselves cannot
             be sent there.
     """
@@ -162,7 +161,6 @@ def executor_for(recipe: Recipe, jobs: int | None = None, cluster: str | None = 
     """What performs a recipe's jobs side by side; None: one after the other, in this process.
 
     Args:
-        recipe: whose jobs.
         jobs: processes of this machine; None: BILDWORT_JOBS, else as many as suit it (`processes_for`).
         cluster: address of a Dask scheduler, whose workers perform the jobs instead.
 

@@ -21,7 +21,7 @@ from pipeline.engine.console import stage_command
 from pipeline.engine.files import digests, fingerprint, write_atomically, writing_to
 from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank, same_machine, this_machine
-from pipeline.errors import RecipeError, require_readable
+from pipeline.errors import RecipeError, require_readable, whole_path
 
 _BEGUN, _OWNER = "started.json", "recipe.txt"
 
@@ -41,6 +41,11 @@ class Workspace:
         except RuntimeError as error:  # it begins with ~ and names nobody
             raise RecipeError(f"BILDWORT_ARTIFACTS is {named!r}: {error} Name a whole path") from None
         require_readable(str(self.root))
+        if ":" in str(self.root):  # libraries take what stands before it for a protocol
+            self.root = whole_path(self.root)
+        if "::" in str(self.root):
+            raise RecipeError(f"{self.root}: artifacts cannot lie in a folder with :: in its path; name another "
+                              "(BILDWORT_ARTIFACTS)")  # fmt: skip
         self.read_only = read_only
 
     def folder(self, job: Job) -> Path:
@@ -74,7 +79,6 @@ class Workspace:
         """A digest of names and contents of files, for a job's key; unchanged files are not read again.
 
         Args:
-            paths: the files.
             base: a folder, in which a file counts with its path from there.
         """
         return fingerprint(paths, self.root / "fingerprints.json", not self.read_only, base)

@@ -129,7 +129,6 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
     """Run a task in some of its subsets: mteb ranks, and counts ties as they come.
 
     Args:
-        exported: the model.
         task: of mteb.
         languages: subset → language of the model.
         split: of the task; None: those that it is scored on.

@@ -85,7 +85,6 @@ def known_languages(exported: ExportedModel, languages: Collection[str], where: 
     """Those of some languages that a model was trained on.
 
     Args:
-        exported: the model.
         languages: of the captions.
         where: what a message begins with.
 
@@ -146,7 +145,6 @@ def measure(
 
     Args:
         exported: the model; what reranks its results takes no part.
-        on: the set.
         resamples: of the bootstrap over images.
         workers: processes that read pictures.
         among: languages; the others are left out. None: none is.

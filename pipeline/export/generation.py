@@ -34,8 +34,6 @@ def caption(
 
     Args:
         recipe: whose exported model, where none is given.
-        workspace: its artifacts.
-        model: an exported model.
         pictures: files.
         language: of the captions; None: each language of the model.
         beam: size of the beam; 1 is greedy search.
@@ -66,9 +64,6 @@ def imagine(
 
     Args:
         recipe: whose exported model, where none is given, and whose seed is that of the noise.
-        workspace: its artifacts.
-        model: an exported model.
-        text: the sentence.
         language: of the sentence; None: detected.
         output: the file.
 

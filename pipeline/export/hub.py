@@ -60,7 +60,6 @@ def push(folder: Path, name: str, private: bool = False) -> str:
     Hidden files in the folder are left out.
 
     Args:
-        folder: of the exported model.
         name: on the hub, `USER/NAME`; it is made if it is not there.
         private: only its owner can read it; a model that is there and public is refused.
 

@@ -96,7 +96,6 @@ def model_card(
     """The model card.
 
     Args:
-        recipe: whose model.
         row: the training configuration and seed.
         name: of the model.
         languages: that it was trained on.

@@ -92,7 +92,6 @@ def write_onnx(exported: ExportedModel, folder: Path) -> float:
     languages in the order of their numbers, the sizes and the difference.
 
     Args:
-        exported: the model.
         folder: it must not exist, or hold only what this function wrote, which is replaced; not in the model's.
 
     Returns:

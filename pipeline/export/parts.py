@@ -67,8 +67,6 @@ def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path)
     """Write a dual encoder as `transformers` reads it: weights of both towers, tokenizer and image processor.
 
     Args:
-        folder: of the exported model.
-        exported: the model.
         target: a folder that is not there, or is empty.
 
     Returns:

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
 from data.network_pixels import NetworkPixels
 from data.pixels import PixelExtractor
+from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 
 STANDARD, VISION = "regions.safetensors", "vision"
@@ -24,7 +25,6 @@ def picture_reader(folder: Path, about: Mapping[str, Any], dim: int) -> tuple[Ex
     """What reads pictures as it did for training; mean and scale of its regions; a digest of both.
 
     Args:
-        folder: of the exported model.
         about: the contents of its `model.json`, with `regions`.
         dim: numbers of a region, or of a picture, that the model is given.
 
@@ -69,7 +69,8 @@ def read_standard(path: Path, dim: int) -> Regions:
         if mean.shape != (dim,) or scale.shape != (dim,) or not (np.isfinite(mean).all() and (scale > 0).all()):
             raise ValueError(f"expected mean and scale of {dim} numbers")
     except Exception as error:  # safetensors raises its own error
-        raise RecipeError(f"{path}: not readable ({error!r}); get the model folder again") from None
+        damaged = RecipeError(f"{path}: not readable ({error!r}); get the model folder again")
+        raise of_machine(error, path) or damaged from None
     return mean, scale
 
 

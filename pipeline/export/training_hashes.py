@@ -24,6 +24,7 @@ from data.taught import TEXT
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import info_aside
 from pipeline.engine.job import Job
+from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.translation.leakage import name_of
@@ -103,8 +104,8 @@ class TrainingHashes:
             if any(array.dtype != np.int64 or array.ndim != 1 for of in hashes.values() for array in of.values()):
                 raise ValueError("expected whole numbers")
         except Exception as error:  # safetensors raises its own error
-            reason = f"{path}: not readable ({error!r})"
-            raise RecipeError(f"{reason}; get the model folder again, or export it again") from None
+            step = "get the model folder again, or export it again"
+            raise of_machine(error, path) or RecipeError(f"{path}: not readable ({error!r}); {step}") from None
         if rule != RULE:
             info_aside(f"{folder}: exported by another version, which compared sentences in another way: which ones it "
                        "has seen is not known; export it again")  # fmt: skip

@@ -258,7 +258,6 @@ def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Translati
 
     Args:
         recipe: whose translators; its `augment` has beam, length penalty, batches and devices.
-        workspace: its artifacts.
         request: what to translate.
 
     Raises:

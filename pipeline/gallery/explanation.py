@@ -32,7 +32,6 @@ def explain(exported: ExportedModel, query: str, language: str, regions: NDArray
 
     Args:
         exported: the model whose score is explained.
-        query: the sentence.
         language: of it, one that the model reads.
         regions: (N, R, D) of the pictures.
 

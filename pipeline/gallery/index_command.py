@@ -38,7 +38,6 @@ def index(
 
     Args:
         recipe: whose corpus and model.
-        workspace: its artifacts.
         model: an exported model; None: the recipe's.
         gallery: where to; None: the recipe's.
         pictures: a folder; None: those of the corpus.

@@ -29,9 +29,7 @@ def search(
 
     Args:
         recipe: whose gallery, where none is given.
-        workspace: its artifacts.
         gallery: what `index` made; it holds its model.
-        query: the sentence.
         queries: a sentence a line, or in a `.jsonl` file an object a line: `query`, and if wanted `language`, `top`.
         language: of the queries that name none; None: detected.
         top: pictures for each query that names no number.
@@ -75,7 +73,6 @@ def describe(
 
     Args:
         recipe: whose gallery, where none is given.
-        workspace: its artifacts.
         gallery: what `index` made; it holds its model.
         picture: a file, or a name.
         top: captions of each language.

@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from pipeline.engine.artifacts import is_texts
 from pipeline.engine.files import write_atomically
+from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 from pipeline.gallery.hits import to_index
 
@@ -42,7 +43,9 @@ class VectorCache:
                     digests = json.loads(file.metadata()["digests"])
                 if not is_texts(digests):
                     raise ValueError("no digests")
-            except FileNotFoundError:  # cleared away just now
+            except FileNotFoundError as error:  # cleared away just now, or a file that may not be read
+                if (machine := of_machine(error, path)) is not None:
+                    raise machine from None
                 continue
             except (SafetensorError, ValueError, KeyError, TypeError, RecursionError):
                 if mend:

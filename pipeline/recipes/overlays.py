@@ -87,7 +87,6 @@ def trainings_of(settings: VseSettings, key: str) -> dict[str, VseSettings]:
 
     Args:
         settings: of the section.
-        key: its name.
 
     Returns:
         where in the recipe the settings of a training stand → these, with its rows in `only`.
@@ -140,7 +139,6 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
     """Refuse trainings beside those of the rows whose settings make no sense; those of `vse.start` get their types.
 
     Args:
-        recipe: whose.
         vse: plain values of its section.
     """
     reranker, captioner, retrieval = recipe.vse.reranker, recipe.augment.captioner, recipe.mmt.rerank.retrieval
@@ -211,10 +209,8 @@ def check_trainings(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any
     """Refuse settings of rows, a teacher or starts that make no sense; the others get the types of settings.
 
     Args:
-        recipe: whose.
         settings: of its section `vse`, or of a system of a table.
         vse: plain values of that section.
-        key: its name.
     """
     check_starts(recipe, settings, vse, key)
     for row, own in settings.row_settings.items():
@@ -275,7 +271,6 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
     """A table whose systems' settings are laid over the recipe's own, each checked like a recipe.
 
     Args:
-        recipe: whose.
         raw: plain values of the table.
         vse: plain values below those of its systems.
         key: of the table.

@@ -58,7 +58,9 @@ def precision_of(trainer: TrainerSettings) -> Precision:
 def _file() -> Path:
     """Where it is remembered: BILDWORT_CACHE, or the user's folder for caches."""
     folder = os.environ.get("BILDWORT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "bildwort"
-    return Path(folder).expanduser() / "precision.json"
+    with suppress(RuntimeError):  # there is no home
+        return Path(folder).expanduser() / "precision.json"
+    return Path(os.devnull) / "precision.json"
 
 
 @cache

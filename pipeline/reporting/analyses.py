@@ -1,6 +1,5 @@
 """Tables of the analyses of trained models (`pipeline.analyses.registry`): means over seeds, as each is described."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -40,7 +39,6 @@ def analysis_tables(
     """The tables of some analyses, each of all languages.
 
     Args:
-        figures: of the recipe.
         cells: system, name and row of each line, seed by seed.
         languages: of the captions.
         names: of the analyses.
@@ -102,7 +100,6 @@ def measure(figures: Figures, about: Analysis, jobs: Sequence[Job], subject: Sub
     """The figures of one row's jobs, kept as rows of the results.
 
     Args:
-        figures: of the recipe.
         about: the analysis.
         jobs: a job a seed.
         subject: whose figures they are.
@@ -154,8 +151,8 @@ def _cells(
 def _ends(figures: Figures, line: Line, jobs: Sequence[Job], language: str) -> Ends:
     """The interval of the line's tested metric; none where an artifact is gone."""
     if (read := line.read) is not None:
-        least = -math.inf if line.less else 0.0  # a difference may be below 0
-        return figures.interval(jobs, lambda folder: read(folder, language), least)
+        least = -line.most if line.less else 0.0  # a difference may be below 0
+        return figures.interval(jobs, lambda folder: read(folder, language), least, line.most)
     if line.ends is None or not all(map(figures.workspace.done, jobs)):
         return None, None
     folders = [figures.workspace.folder(job) for job in jobs]

@@ -61,7 +61,6 @@ def as_reranked(graph: Graph, lines: Seeds, results: Sequence[Result]) -> list[s
     """What the model finds whose results the recipe's reranker orders, as search and its page do.
 
     Args:
-        graph: of the recipe.
         lines: the reranker's line, if there is one.
         results: figures of finished rows.
     """
@@ -158,9 +157,9 @@ def _best(
         chosen = "is the only row" if able == 1 else "is the only row that is trained"
     else:
         chosen = f"is the best of {validated} rows on validation" if validated > 1 else "is the only validated row"
-    guess = f", where guessing finds {100 / recall.n:.1f} of 100" if recall.n else ""
+    guess = f", where guessing finds {_chance(recall.n)} of 100" if recall.n else ""
     if recall.captioned:
-        interval += f", by guessing {guessed_mean_recall(recall.n, recall.captions, recall.captioned):.1f} %"
+        interval += f", by guessing at most {guessed_mean_recall(recall.n, recall.captions, recall.captioned):.1f} %"
     images = f" among {recall.n:,} test images" if recall.n else ""
     if recall.captioned < recall.n and recall.captioned:
         images += f" ({recall.captioned:,} of them with captions in {language_name(language)})"
@@ -168,6 +167,11 @@ def _best(
         f"{language_name(language)}: {name} ({system}) {chosen}; it finds the right picture first for "
         f"{first.value:.1f} of 100 captions{images}{guess}; its mean recall is {recall.value:.1f} %{interval}."
     )
+
+
+def _chance(images: int) -> str:
+    """R@1 of text → image, in percent, of random rankings."""
+    return f"{100 / images:{'.1f' if images <= 1000 else '.1g'}}"
 
 
 def _gains(
@@ -200,7 +204,7 @@ def _verdict(differences: Mapping[str, Difference]) -> str:
     surely = [row for row, difference in differences.items() if difference.low > 0]
     worse = [row for row, difference in differences.items() if difference.high < 0]
     most = max(difference.high for difference in differences.values())
-    unseen = "no gain is seen" + (f", one of more than {most:.1f} points is unlikely" if most > 0 else "")
+    unseen = "no gain is seen" + (f", one of more than {most:.1f} points is unlikely" if most >= 0.05 else "")
     verdict = f"{_and(surely)} {'helps' if len(surely) == 1 else 'help'}" if surely else unseen
     return verdict + (f"; {_and(worse)} {'is' if len(worse) == 1 else 'are'} worse" if worse else "")
 

@@ -26,7 +26,6 @@ class Page:
         date: of the last run; empty if nothing was run.
         sentences: what its figures say.
         legend: row → what it is trained on.
-        sheets: its tables.
         signatures: how figures are computed.
     """
 

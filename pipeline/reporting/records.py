@@ -32,7 +32,6 @@ class Result:
     """One figure.
 
     Attributes:
-        recipe: whose.
         corpus: the corpus's label.
         split: val, test, twins, or train of synthetic captions and of what a row trains on; `test-1k` is the mean over
             folds of 1,000 test images, each ranked by itself; of sentence similarity the set, with `-clean` its pairs

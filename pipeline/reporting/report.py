@@ -49,7 +49,6 @@ class Written(NamedTuple):
     Attributes:
         folder: with `results.jsonl`, `report.md` and `report.html`.
         said: what it says in sentences.
-        sheets: its tables.
         results: its figures.
     """
 

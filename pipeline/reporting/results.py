@@ -125,7 +125,6 @@ class Figures:
     """All figures that a recipe's tables show; each is kept as a row of the results.
 
     Args:
-        graph: of the recipe.
         records: figures of jobs whose artifacts may be gone.
         variants: key of a job → the system of a table that it is of.
     """
@@ -242,13 +241,14 @@ class Figures:
             return Cell(figures, None)
         return Cell(figures, self.mean(Subject("val", system, row, language), "rsum", validated).value)
 
-    def interval(self, jobs: Sequence[Job], read: Callable[[Path], Tensor], least: float) -> Ends:
+    def interval(self, jobs: Sequence[Job], read: Callable[[Path], Tensor], least: float, most: float) -> Ends:
         """Ends of the interval of a mean over items and seeds; none where an artifact is gone.
 
         Args:
             jobs: a job a seed.
             read: the value of each item (N,) that a job left in its folder.
             least: no mean is below it.
+            most: no mean is above it.
         """
         if not jobs or not all(self.workspace.done(job) for job in jobs):
             return None, None
@@ -259,16 +259,18 @@ class Figures:
                 raise RecipeError(
                     f"{folder}: {len(run)} values, another seed has {len(values[0])}; delete it and run the stage again"
                 )
-        return rounded(mean_interval(values, self.recipe.report.resamples, least=least))
+        return rounded(mean_interval(values, self.recipe.report.resamples, least=least, most=most))
 
     def size(self, jobs: Iterable[Job], language: str) -> str:
         """How many images and captions the figures of a language are of, as tables print it; empty if none is here."""
         for job in jobs:
             if self.workspace.done(job) and (language, "t2i_r1") in self.scores(job):
                 ranks = read_ranks(self.workspace.folder(job), language)
-                images, captions = int((ranks.image_to_text > 0).sum()), len(ranks.text_to_image)
-                few = ", too few to compare systems" if images < FEW else ""
-                return f" ({images:,} images, {captions:,} captions{few})"
+                images, captions = len(ranks.image_to_text), len(ranks.text_to_image)
+                captioned = int((ranks.image_to_text > 0).sum())
+                some = f", {captioned:,} of them with captions" if captioned < images else ""
+                few = ", too few to compare systems" if captioned < FEW else ""
+                return f" ({images:,} images{some}, {captions:,} captions{few})"
         return ""
 
     def differences(

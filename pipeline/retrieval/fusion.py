@@ -46,7 +46,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         for split, languages in (("val", settings.select), ("test", settings.test)):
             test = open_test(inputs, read_in_validation(captions, languages, settings.test), settings)
             found = test.module.scores = dict[str, Tensor]()
-            data = rank_split(*test, split)
+            data = rank_split(test, split)
             for language in languages:
                 images, ids = map(np.array, data.ranked(split, language))
                 links = test.module.ranks[language].caption_image.cpu().numpy()
@@ -63,7 +63,6 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
     """Rank by the mean of saved similarity matrices (mmt-retrieval, "fusion")."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the ranks by the mean."""
         ranks: dict[str, dict[str, RetrievalRanks]] = {"val": {}, "test": {}}
         for split, languages in (("val", settings.select), ("test", settings.test)):
             for language in languages:
@@ -84,7 +83,7 @@ def in_folds(training: Training) -> Row:
         """Write the ranks on all images, and the means over folds."""
         test = open_test(inputs, settings.test, settings)
         module = test.module
-        rank_split(*test, folds=settings.folds)
+        rank_split(test, folds=settings.folds)
         images = float(len(module.folds[0]))
         folds = {language: fold_scores(ranks) | {"images": images} for language, ranks in module.fold_ranks.items()}
         validated = read_manifest(inputs["model"])["metrics"].get("val", {})

@@ -45,36 +45,35 @@ def written_captions(
     return captions
 
 
-class Writer:
-    """A trained model that writes captions of the images of a corpus, on a GPU if the recipe allows one.
+def captions_of_corpus(
+    folder: Path, store: RegionStore, images: Sequence[str], languages: Sequence[str], search: BeamSettings,
+    trainer: TrainerSettings,
+) -> dict[str, dict[str, str]]:  # fmt: skip
+    """Language → image id → the caption that a trained model writes, which may be empty.
 
     Args:
-        folder: of the job that trained it.
-        images: what it reads of them (`images_in`).
-        trainer: the recipe's.
+        folder: of the job that trained the model.
+        store: what the model reads of images (`images_in`).
+        images: their ids; those without regions are left out.
+        languages: of the captions.
         search: how words are chosen.
+        trainer: whether a GPU may be used.
 
     Raises:
         RecipeError: the folder holds no model, or one that reads other regions.
     """
-
-    def __init__(self, folder: Path, images: RegionStore, trainer: TrainerSettings, search: BeamSettings) -> None:
-        model, self.text = load_model(folder)
-        self.model, self.search = model.to(device_of(trainer)), search
-        self.store = images
-        if self.store.dim != self.model.input_dim:
-            raise RecipeError(f"{self.store.folder}: regions have {self.store.dim} numbers, the model {folder} reads "
-                              f"{self.model.input_dim}; train it on this corpus")  # fmt: skip
-
-    def write(self, images: Sequence[str], language: str) -> dict[str, str]:
-        """Image id → caption; may be empty. Images without regions are left out."""
-        kept, captions = [image for image in images if image in self.store], dict[str, str]()
-        for start in range(0, len(kept), _BATCH):
-            some = kept[start : start + _BATCH]
-            regions = self.store.take(self.store.rows(some))
-            texts = written_captions(self.model, self.text, regions, language, self.search)
-            captions |= zip(some, texts, strict=True)
-        return captions
+    model, text = load_model(folder)
+    model, kept = model.to(device_of(trainer)), [image for image in images if image in store]
+    if store.dim != model.input_dim:
+        raise RecipeError(f"{store.folder}: regions have {store.dim} numbers, the model {folder} reads "
+                          f"{model.input_dim}; train it on this corpus")  # fmt: skip
+    written: dict[str, dict[str, str]] = {language: {} for language in languages}
+    for start in range(0, len(kept), _BATCH):
+        some = kept[start : start + _BATCH]
+        regions = store.take(store.rows(some))
+        for language, captions in written.items():
+            captions.update(zip(some, written_captions(model, text, regions, language, search), strict=True))
+    return written
 
 
 def drawn_pictures(

@@ -187,7 +187,6 @@ def advise_on_selection(settings: VseSettings, row: str, learned: Set[str], capt
     """Say so where the epoch of a row is chosen by languages that it does not learn.
 
     Args:
-        settings: of the row.
         row: its name.
         learned: languages of its training captions and sentences.
         captions: of the corpus.

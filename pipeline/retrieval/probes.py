@@ -98,8 +98,6 @@ def language_probe(
 
     Args:
         model: trained.
-        captions: the caption table.
-        text: the model's text input.
         languages: that it was trained on.
     """
     sentences: dict[tuple[str, str], list[list[int]]] = {}

@@ -50,7 +50,6 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
     them. A translator gets no picture: a query has none.
 
     Args:
-        name: of the job.
         trained: the job that trains the model.
         training: of the row, with the recipe that says how translators search.
         translators: direction → the job that trains its translator; directions have different sources.
@@ -81,7 +80,7 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
                 for row, (best, *_) in zip(rows, translations, strict=True)
             ]
             tables.append(Table.from_list(translated, features=test.captions.features))
-            rank_split(*test._replace(captions=tables[-1]))
+            rank_split(test._replace(captions=tables[-1]))
             ranks[source] = test.module.ranks[target]
         write_captions((Caption(**row) for table in tables for row in table.to_list()), folder / "translated.parquet")
         return {"test": write_ranks(folder, ranks)}

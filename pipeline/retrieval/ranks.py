@@ -54,9 +54,7 @@ class ModelTest(NamedTuple):
     Attributes:
         module: the model, ready to be tested in some languages.
         text: what it reads words with.
-        captions: the caption table.
         store: what it reads of images.
-        trainer: the recipe's.
     """
 
     module: Retrieval
@@ -101,10 +99,7 @@ def ranking_job(
     return Job(name, "vse", version, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 
-def rank_split(
-    module: Retrieval, text: TextInput, captions: Table, store: RegionStore, settings: TrainerSettings,
-    split: str = "test", folds: int = 1,
-) -> RetrievalData:  # fmt: skip
+def rank_split(test: ModelTest, split: str = "test", folds: int = 1) -> RetrievalData:
     """Rank the images and captions of `test` or `val` in the module's languages; what was ranked.
 
     The ranks are left in `module.ranks`, those of each fold of the test in `module.fold_ranks`.
@@ -112,27 +107,25 @@ def rank_split(
     Raises:
         RecipeError: the model does not read such regions, or the test cannot be cut into such folds.
     """
+    module, text, captions, store, settings = test
     if store.dim != module.model.input_dim:
         raise RecipeError(f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.input_dim}")
     data = RetrievalData(captions, store, text, [], module.model.languages, {split: module.test_languages})
     module.folds = folds_of(data, folds, module.test_languages) if split == "test" else []
-    trainer = make_trainer(settings)
-    evaluate_split(trainer, split, module, data)
+    evaluate_split(make_trainer(settings), split, module, data)
     return data
 
 
-def encode_test(
-    module: Retrieval, text: TextInput, captions: Table, store: RegionStore, settings: TrainerSettings
-) -> tuple[RetrievalData, dict[str, Encoded]]:
+def encode_test(test: ModelTest) -> tuple[RetrievalData, dict[str, Encoded]]:
     """Encode the test in the module's languages, without ranking it; what was encoded, and its encodings by language.
 
     Raises:
         RecipeError: the model does not read such regions.
     """
     encoded: dict[str, Encoded] = {}
-    for language, metric in module.metrics.items():
+    for language, metric in test.module.metrics.items():
         metric.rank = partial(_keep, encoded, language)
-    return rank_split(module, text, captions, store, settings), encoded
+    return rank_split(test), encoded
 
 
 def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:

@@ -97,7 +97,7 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the indexes, and the ranks by them."""
-        data, encoded = encode_test(*open_test(inputs, settings.test, settings))
+        data, encoded = encode_test(open_test(inputs, settings.test, settings))
         made_of, ranks = model_fingerprint(inputs["model"]), {}
         for language, gallery in encoded.items():
             images, captions = gallery.images.single(), gallery.captions.single()
@@ -121,10 +121,9 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the ranks."""
         made_of = model_fingerprint(inputs["first"])
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
-        data, encoded = encode_test(*open_test(inputs, settings.test, settings))
+        data, encoded = encode_test(open_test(inputs, settings.test, settings))
         for language in encoded:
             for part, ids in zip(_parts(language), data.ranked("test", language), strict=True):
                 _require_ids(inputs["index"], part, ids)
@@ -182,9 +181,8 @@ def by_likelihood(training: Training) -> Row:
     trained = training.train(settings.model)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the ranks."""
         module, text, captions, store, trainer = test = open_test(inputs, settings.test, settings)
-        data, encoded = encode_test(*test)
+        data, encoded = encode_test(test)
         model, sample, ranks = module.model.to(device_of(trainer)), _sample(captions, store), {}
         texts = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
         for language in languages:

@@ -18,7 +18,6 @@ class Row:
 
     Attributes:
         name: of `vse.rows`.
-        seed: of its training.
         job: what ranks the test.
         trained: the jobs that train its models.
         system: the name of the line beside its figures: the model, the models fused, the model and its translator, or
@@ -53,8 +52,6 @@ class Trained:
 
     Attributes:
         job: what trained it.
-        corpus: the job that prepares its data.
-        recipe: whose.
         languages: of its training captions.
         workspace: the recipe's artifacts.
         shared: what analyses of the other rows of the table have found out, for this one.

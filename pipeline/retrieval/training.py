@@ -60,14 +60,10 @@ class Training:
     """What one row is trained on, before an evaluation decides which models are trained and how they are tested.
 
     Attributes:
-        recipe: whose.
-        workspace: its artifacts.
-        corpus: the job that prepares its data.
         synthetic: path → the job that writes its captions.
         translators: gives the recipe's translators by `system-direction`.
         pictures: gives a digest of the corpus's pictures, if a model reads them.
         name: of `vse.rows`.
-        seed: of the training.
     """
 
     recipe: Recipe
@@ -191,10 +187,7 @@ class _Run:
     """The work of a training job.
 
     Attributes:
-        recipe: whose.
-        settings: of the model.
         row: of `vse.rows`.
-        seed: of the training.
         mix: what it is trained on.
     """
 

@@ -1,7 +1,7 @@
 """Stage vse: a retrieval model for each row and seed, selected on validation, ranked on test; captions by one."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ from pipeline.engine.console import debug
 from pipeline.engine.files import require_network
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
-from pipeline.errors import RecipeError
 from pipeline.recipes.overlays import trainings_beside, trainings_of
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused, in_folds
-from pipeline.retrieval.generation import Writer
+from pipeline.retrieval.generation import captions_of_corpus
 from pipeline.retrieval.preconditions import (
     advise_on_selection,
     require_enough,
@@ -34,55 +33,14 @@ from pipeline.retrieval.preconditions import (
 )
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import by_likelihood, on_first_lists
-from pipeline.retrieval.rows import Row, Trained, slots_of
+from pipeline.retrieval.rows import Row, slots_of
 from pipeline.retrieval.training import Training
-from pipeline.retrieval.words import require_read
 from pipeline.translation.augment import captions_headline, captions_in, leave_written, training_images
 from pipeline.vectors.images import image_arguments, images_in, network_arguments, test_inputs
 from pipeline.vectors.teaching import require_taught
 
 CAPTIONS_VERSION = 1
 Evaluation = Callable[[Training], Row]
-
-
-def vse_rows(
-    recipe: Recipe, workspace: Workspace, corpus: Job, synthetic: Mapping[str, Job],
-    translators: Callable[[], Mapping[str, Job]], pictures: Callable[[], str | None],
-    analyses: Callable[[Trained], Mapping[str, Job]],
-) -> list[Row]:  # fmt: skip
-    """All rows and seeds of a recipe in the order of its table, whether they have been trained or not.
-
-    Args:
-        recipe: whose.
-        workspace: its artifacts.
-        corpus: the job that prepares its data.
-        synthetic: path → the job that writes its captions.
-        translators: gives its translators by `system-direction`, if a row needs them.
-        pictures: gives a digest of the corpus's pictures, if a model reads them.
-        analyses: gives the jobs of the analyses that suit a trained model, by name.
-
-    Raises:
-        RecipeError: a row can not be trained, or is tested in a language that it was not trained on.
-    """
-    settings, evaluation = recipe.vse, evaluation_of(recipe.vse)
-    require_read(settings)
-    rows, shared = [], dict[str, Any]()
-    for seed in settings.seeds:
-        for name in settings.only or settings.rows:
-            training = Training(recipe, workspace, corpus, synthetic, translators, pictures, name, seed)
-            languages, row = training.languages, evaluation(training)
-            if evaluation in (as_trained, in_folds):
-                (trained,) = row.trained
-                own = replace(recipe, vse=training.settings)
-                row = replace(row, analyses=analyses(Trained(trained, corpus, own, languages, workspace, shared)))
-            if row.unseen and settings.unseen == "error":
-                first = min(row.unseen)
-                raise RecipeError(
-                    f"vse.rows.{name} is tested in {first!r}, but reads only {', '.join(sorted(languages))}; leave "
-                    f"{first!r} out of vse.test, the row out of vse.only, or set vse.unseen=mark"
-                )
-            rows.append(row)
-    return rows
 
 
 def evaluation_of(settings: VseSettings) -> Evaluation:
@@ -166,8 +124,6 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
     It is of stage `vse`, since it needs a trained retrieval model. It leaves `captions.parquet`, as translators do.
 
     Args:
-        recipe: whose.
-        corpus: the job that prepares its data.
         model: the job that trains the model of `augment.captioner`.
         path: `caption:de`.
     """
@@ -175,11 +131,12 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
     search = BeamSettings(settings.beam_size, settings.length_penalty)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Write, and leave the captions."""
         human = captions_in(inputs["corpus"])
         images = training_images(human)
-        written = Writer(inputs["model"], images_in(inputs), trainer, search).write(images, language)
-        return leave_written(folder, path, written, human, "train the captioner longer (augment.captioner.epochs)")
+        written = captions_of_corpus(inputs["model"], images_in(inputs), images, [language], search, trainer)
+        return leave_written(
+            folder, path, written[language], human, "train the captioner longer (augment.captioner.epochs)"
+        )
 
     plain = {"path": path, "search": asdict(search)}
     name, inputs = f"synthetic-{path.replace(':', '-')}", test_inputs(model, corpus)

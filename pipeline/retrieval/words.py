@@ -42,10 +42,8 @@ def text_input(
     """The words of training captions of these types (`en/human`), or a pretrained model's; saved in a job's folder.
 
     Args:
-        settings: of the model.
         captions: all that are trained and tested on.
         types: of the training captions.
-        folder: of the job.
         inputs: of the job; those that hold sentence vectors are looked into.
 
     Raises:
@@ -100,7 +98,6 @@ def start_words(
         settings: with `word_vectors` of the languages of the training captions, as `vectors_of_row` gives them.
         captions: among them those for training.
         types: of the training captions, `en/human`.
-        text: the model's text input.
         folder: of the job, where vectors that were trained are kept.
 
     Returns:

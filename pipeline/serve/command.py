@@ -28,7 +28,6 @@ def serve(
 
     Args:
         recipe: whose gallery, where none is given.
-        workspace: its artifacts.
         gallery: what `index` made; it holds its model.
         address: that is listened on.
         port: of it; 0: one that is free.

@@ -27,7 +27,6 @@ class StsRow:
     Attributes:
         system: the model, the system of a table, or the baseline.
         source: what it was trained on: a row of `vse.rows`; of a baseline, types of captions.
-        seed: of its training.
         job: what tests it; None: it was not trained on the language of the pairs.
         optional: shown only if it was tested: of the recipe's tables.
         lacks: how to get what a baseline needs, where it is not installed.
@@ -111,7 +110,6 @@ def _model_job(recipe: Recipe, sets: dict[str, str | None], trained: Job, pretra
     def predict(
         inputs: Mapping[str, Path], pairs: Mapping[str, SentencePairs], _: Any, language: str
     ) -> dict[str, Scores]:
-        """The model's own similarity."""
         model, text = load_model(inputs["model"], pretrained)
         predictions = {}
         for name, of_set in pairs.items():

@@ -83,7 +83,6 @@ def sts_job(
     Its figures are by set, and by set with `CLEAN`, then by language: `pairs`, and `pearson` unless it is undefined.
 
     Args:
-        name: of the job.
         recipe: whose sets.
         settings: of the job, beside the language of the pairs.
         inputs: the corpus, what wrote synthetic captions, and what `predict` needs.

@@ -18,6 +18,7 @@ from modules.retrieval_models import RetrievalModel, build_model
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import stage_command
 from pipeline.engine.files import fingerprint
+from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 
@@ -185,8 +186,8 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
     del missing
 
 
-def _unreadable(path: Path, error: Exception) -> RecipeError:
-    return RecipeError(
+def _unreadable(path: Path, error: Exception) -> Exception:
+    return of_machine(error, path) or RecipeError(
         f"{path}: not a readable safetensors file ({error}); delete {path.parent} and run the same command again"
     )
 

@@ -61,8 +61,6 @@ def log_folder(recipe: Recipe, name: str, key: str) -> Path:
     The first digits of the key keep trainings with other settings apart; `bildwort compare` takes them too.
 
     Args:
-        recipe: whose.
-        name: of the job.
         key: of the job, or a name that begins with it, as that of the folder that it works in does.
     """
     return LOGS / recipe.name / name / key[:DIGITS]
@@ -166,7 +164,7 @@ def make_trainer(
 
 def _share_gpu() -> None:
     """Take no more than this process's part of the GPU's memory, where several jobs are on it."""
-    jobs = int(os.environ.get(GPU_JOBS, "1"))
+    jobs = int(set_jobs) if (set_jobs := os.environ.get(GPU_JOBS, "1")).isdecimal() else 1
     if jobs > 1 and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(_OF_GPU / jobs)
 

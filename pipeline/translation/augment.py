@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.networks import decoding_of
 from pipeline.recipes.settings import Recipe
-from pipeline.recipes.systems import CAPTION, parse_path
+from pipeline.recipes.systems import parse_path
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import DecodingSettings
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
@@ -33,38 +33,6 @@ _BLEU_IMAGES, _BLEU_CAPTIONS = 500, 5
 _NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches", "filters", "captioner")
 
 
-def synthesis_jobs(
-    recipe: Recipe, corpus: Job, translators: Mapping[str, Job], captions: Callable[[str], Job],
-    filtered: Callable[[str, Job], Job], pictures: Callable[[], str | None],
-) -> dict[str, Job]:  # fmt: skip
-    """A job for each path that a recipe names, and for each shorter path that it goes through.
-
-    Those of stage `augment` translate; captions of pictures, `caption:de`, are written in stage `vse` by a retrieval
-    model, and captions are filtered there by how they fit their images.
-
-    Args:
-        recipe: whose.
-        corpus: the job that prepares its data.
-        translators: by `system-direction`.
-        captions: gives the job that writes captions of pictures, by path.
-        filtered: gives the job that keeps some captions, by path and the job that leaves all of them.
-        pictures: gives a digest of the corpus's pictures, for translators that read them.
-
-    Raises:
-        RecipeError: a translator is missing.
-    """
-    jobs: dict[str, Job] = {}
-    for path in sorted(recipe.augment.paths, key=lambda path: path.count("-")):
-        whole = path.partition("@")[0] if parse_path(path)[2] in recipe.augment.filters else path
-        if parse_path(path)[0] != CAPTION:
-            _add_path(jobs, whole, recipe, corpus, translators, pictures)
-        elif whole not in jobs:
-            jobs[whole] = captions(whole)
-        if whole != path:
-            jobs[path] = filtered(path, jobs[whole])
-    return jobs
-
-
 def say_captions(workspace: Workspace, jobs: Iterable[Job]) -> None:
     """With `--verbose`, what finished jobs have written."""
     for job in jobs:
@@ -75,30 +43,10 @@ def say_captions(workspace: Workspace, jobs: Iterable[Job]) -> None:
         )
 
 
-def _add_path(
-    jobs: dict[str, Job], path: str, recipe: Recipe, corpus: Job, translators: Mapping[str, Job],
-    pictures: Callable[[], str | None],
-) -> None:  # fmt: skip
-    if path in jobs:
-        return
-    system, languages, _ = parse_path(path)
-    before = None
-    if len(languages) > 2:
-        shorter = f"{system}:{'-'.join(languages[:-1])}"
-        _add_path(jobs, shorter, recipe, corpus, translators, pictures)
-        before = jobs[shorter]
-    wanted = f"{system}-{languages[-2]}-{languages[-1]}"
-    if wanted not in translators:
-        raise RecipeError(f"augment.paths has {path!r}, but {recipe.augment.translators} trains no {wanted}")
-    translator = translators[wanted]
-    read = {"pictures": pictures()} if _reads_pictures(translator) else {}
-    jobs[path] = _synthesis_job(recipe, path, corpus, translator, before, read)
-
-
-def _reads_pictures(translator: Job) -> bool:
+def reads_pictures(translator: Job) -> bool:
     """Is a translator, or a part of one, a vision-language model?"""
     parts = [job for job in translator.inputs.values() if job.stage == "mmt"]
-    return "pictures" in translator.settings or any(map(_reads_pictures, parts))
+    return "pictures" in translator.settings or any(map(reads_pictures, parts))
 
 
 def _to_mend(recipe: Recipe, path: str) -> str:
@@ -109,7 +57,7 @@ def _to_mend(recipe: Recipe, path: str) -> str:
     return "train longer (mmt.finetune.steps)"
 
 
-def _synthesis_job(
+def synthesis_job(
     recipe: Recipe, path: str, corpus: Job, translator: Job, before: Job | None, read: Mapping[str, Any]
 ) -> Job:
     """The job of a path's last hop; `read` is of the corpus and in its key."""
@@ -219,7 +167,6 @@ def leave_written(
     """Leave the captions of pictures that a job wrote; empty ones are counted and left out.
 
     Args:
-        folder: of the job.
         path: `caption:de`.
         written: image id → caption.
         human: the captions of the corpus.

@@ -47,9 +47,7 @@ def evaluate_translator(
 
     Args:
         recipe: says how to search.
-        folder: of the job.
         pairs: the sentences.
-        name: of the job.
         memory: of translations by the same translator; None: all are translated.
 
     Returns:

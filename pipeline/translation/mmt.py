@@ -59,8 +59,6 @@ def translator_jobs(
     Systems of one number share an NMT: `mt2` and `mmt2` start from `nmt2`.
 
     Args:
-        recipe: whose.
-        workspace: its artifacts.
         model: gives the job that trains `mmt.rerank.retrieval`.
         borrowed: gives the translators of another recipe.
 
@@ -198,12 +196,10 @@ class _Training:
     """The work of a job that trains a translator.
 
     Attributes:
-        recipe: whose.
         system: `nmt`, `mt`, `mmt2` …
         direction: `en-de`.
         kind: the system without its number.
         phase: how long it is trained.
-        seed: of the training.
     """
 
     recipe: Recipe

@@ -79,9 +79,6 @@ def captioner_job(
     It is of stage `augment`. A caption is a translation of nothing, with the picture.
 
     Args:
-        recipe: whose.
-        workspace: its artifacts.
-        corpus: the job that prepares its data.
         captioner: the network, and what it is asked.
         path: `caption:de`.
 
@@ -94,7 +91,6 @@ def captioner_job(
     search = BeamSettings(settings.beam_size, settings.length_penalty)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Write, and leave the captions."""
         network = ImageTextTranslator(name, prompt, captioner.longest, captioner.revision, CAPTIONER)
         human, tokens = captions_in(inputs["corpus"]), AnswerTokens(network.processor.tokenizer, language)
         images, store = training_images(human), RegionStore(inputs["corpus"] / "regions", check_values=False)

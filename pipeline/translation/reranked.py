@@ -70,7 +70,6 @@ def reranked_jobs(recipe: Recipe, jobs: Mapping[str, Job], model: Callable[[], J
     """The systems of tuned re-rankers among `mmt.systems`, `mt+NAME-en-de` …
 
     Args:
-        recipe: whose.
         jobs: its other translators.
         model: gives the job that trains `mmt.rerank.retrieval`.
     """

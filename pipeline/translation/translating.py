@@ -170,7 +170,6 @@ class TranslationMemory:
     translated with them. Only beam search by a translator that reads text alone, on one process, has a memory.
 
     Args:
-        folder: of the job.
         translator: names a translator and its weights (`translator_identity`).
 
     Attributes:

@@ -41,8 +41,6 @@ def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job 
     It is of stage `augment`, or of stage `vse` where a retrieval model scores.
 
     Args:
-        recipe: whose.
-        corpus: the job that prepares its data.
         path: `mt:en-de@NAME`, where NAME is a filter.
         captions: the job that leaves all captions of `mt:en-de`.
         back: the translator that translates them back, if the filter scores by it.

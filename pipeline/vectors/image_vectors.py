@@ -51,7 +51,6 @@ def network_job(
     Args:
         name: of the network, a folder or a name on the hub.
         files: a digest of the files of a folder; None for a name on the hub.
-        corpus: the job that prepares the corpus.
         pictures: a digest of its pictures (`pictures_digest`).
         trainer: where it works.
         digests: gives the SHA-256 of files (`Workspace.digests`).
@@ -88,7 +87,6 @@ def trained_job(trained: Job, inputs: Mapping[str, Job], trainer: TrainerSetting
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode."""
         model, _ = load_model(inputs["model"])
         model.to(device_of(trainer))
         store = open_images(inputs.get("images", inputs["corpus"] / "regions"))
@@ -109,7 +107,6 @@ def image_tower(name: str, numbers: int) -> tuple[DualEncoder, dict[str, Any]]:
     """The image tower of a dual encoder as a retrieval model without a text side, and the arguments that it is made by.
 
     Args:
-        name: of the network.
         numbers: of a picture that it is given.
 
     Raises:

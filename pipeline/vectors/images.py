@@ -29,8 +29,6 @@ def images_to_read(
     tower; `pixels` are what its generator imitates.
 
     Args:
-        settings: of the model.
-        corpus: the job that prepares the data.
         pictures: gives a digest of the corpus's pictures.
         files: a digest of the files of `vse.pretrained`, if it is a folder.
         teacher: the job that trains it.

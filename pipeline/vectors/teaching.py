@@ -44,7 +44,6 @@ def taught_jobs(
         slots: of the row.
         settings: of the student.
         teacher: the job that trained it; None: there is none, and nothing is taught.
-        corpus: the job that prepares the data.
         synthetic: path → the job that writes its captions.
     """
     if teacher is None:
@@ -58,7 +57,6 @@ def require_taught(settings: VseSettings, row: str, groups: Sequence[tuple[Slot,
     """Refuse, before anything is trained, sentences without pictures of a row that no job could give.
 
     Args:
-        settings: of the row.
         row: of `vse.rows`.
         groups: its slots.
         corpus: folder of the prepared corpus.

@@ -4,7 +4,14 @@ import pytest
 import torch
 from scipy.stats import t
 
-from modules.metrics.intervals import bootstrap_interval, paired_difference, percentiles, seed_shifts
+from modules.metrics.intervals import (
+    bootstrap_interval,
+    difference,
+    mean_interval,
+    paired_difference,
+    percentiles,
+    seed_shifts,
+)
 from modules.metrics.retrieval import RetrievalRanks, score_range
 from tests.modules.test_metrics import some_ranks
 
@@ -66,3 +73,17 @@ def test_an_interval_holds_no_score_that_cannot_be(name: str, shares: tuple[floa
     interval = bootstrap_interval(runs)[name]
     assert low <= interval.low < interval.value < interval.high <= high
     assert interval.low == low or interval.high == high
+
+
+@pytest.mark.parametrize(("values", "ends"), [((98.0, 100.0), (86.5, 100)), ((2.0, 0.0), (0, 13.5))])
+def test_an_interval_of_a_mean_holds_no_mean_that_cannot_be(values: tuple[float, float], ends) -> None:
+    interval = mean_interval([torch.full((50,), value) for value in values], least=0, most=100)
+    assert (interval.low, interval.high) == pytest.approx(ends, abs=0.1)
+
+
+@pytest.mark.parametrize("noise", [7e-15, -7e-15])
+def test_a_difference_of_nothing_but_rounding_is_none(noise: float) -> None:
+    """Sums of equal shares in another order: they count as zero on both sides."""
+    resampled = torch.tensor([noise] * 50 + [1.0] * 950, dtype=torch.float64)
+    found = difference(1.0, resampled)
+    assert (found.low, found.p_value) == (0, 2 * 51 / 1001)

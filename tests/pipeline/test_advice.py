@@ -1,14 +1,19 @@
 """Errors that are the machine's: one line that says what to do."""
 
 import errno
+import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
 from pipeline.cli import main
-from pipeline.engine.machine_errors import line_of, out_of_memory
+from pipeline.engine.machine_errors import line_of, of_machine, out_of_memory
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.training.model_files import load_weights
 from tests.pipeline.tiny import Tiny
 
 CPU = RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 8000000 bytes")
@@ -106,3 +111,40 @@ def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:
     assert "vse.rowz" in capsys.readouterr().err
     assert fresh.main("vse", "--vse.only=[a, b]", "--vse.only=[c]") == 1  # the last one counts
     assert "vse.only names 'c'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_has_no_name_may_be_the_output() -> None:
+    line = line_of(OSError(errno.ENOSPC, "No space left on device"))
+    assert line is not None
+    assert line.startswith("a file or the output: No space left on device; make room")
+
+
+def test_logs_that_may_not_be_written_are_no_matter_of_artifacts() -> None:
+    line = line_of(OSError(errno.EACCES, "Permission denied", "/their/lightning_logs/scenes"))
+    assert line == "/their/lightning_logs/scenes: Permission denied; run the command from a folder where you may write"
+
+
+def test_weights_that_may_not_be_read_are_not_called_damaged(tmp_path: Path, monkeypatch) -> None:
+    """Safetensors says that there is no such file; to delete the folder would destroy a finished training."""
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(b"whole")
+
+    def denied(file: Path, *arguments) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+
+    def missing(file: Path) -> None:
+        raise FileNotFoundError(f"No such file or directory: {file}")
+
+    monkeypatch.setattr("pipeline.training.model_files.load_file", missing)
+    assert of_machine(FileNotFoundError("No such file"), path) is None
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(PermissionError, match="weights"):
+        load_weights(torch.nn.Linear(1, 1), path)
+
+
+def test_a_folder_of_artifacts_with_a_colon(tmp_path: Path, monkeypatch) -> None:
+    """Libraries take what stands before it for a protocol."""
+    monkeypatch.chdir(tmp_path)
+    assert Workspace(Path("a:b")).root == tmp_path / "a:b"
+    with pytest.raises(RecipeError, match="cannot lie in a folder with :: in its path"):
+        Workspace(Path("a::b"))

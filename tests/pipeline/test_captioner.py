@@ -8,7 +8,7 @@ from modules.translators.beam import BeamSettings
 from pipeline.engine.job import topological_order
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
-from pipeline.retrieval.generation import Writer
+from pipeline.retrieval.generation import captions_of_corpus
 from pipeline.stages import all_jobs
 from tests.pipeline.tiny import Tiny
 
@@ -39,7 +39,8 @@ def test_training_images_alone_get_the_captions_of_the_model(written: Tiny) -> N
     }
     settings = written.recipe(*SETTINGS)
     images, search = open_images(corpus / "regions"), BeamSettings(2)
-    expected = Writer(written.job("vse-gxn-both-1"), images, settings.vse.trainer, search).write(train, "de")
+    model, trainer = written.job("vse-gxn-both-1"), settings.vse.trainer
+    expected = captions_of_corpus(model, images, train, ["de"], search, trainer)["de"]
     assert {row["image_id"]: row["text"] for row in rows} == {one: text for one, text in expected.items() if text}
     figures = written.metrics("synthetic-caption-de")
     assert figures["captions"] == len(rows)

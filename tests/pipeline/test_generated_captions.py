@@ -108,7 +108,7 @@ def test_a_model_without_a_decoder_has_no_such_job(tiny: Tiny) -> None:
         assert not any(job.name.startswith("generated-") for job in row.jobs)
 
 
-def test_empty_captions_are_counted_and_named_in_one_line(gxn: Tiny, tmp_path, monkeypatch) -> None:
+def test_empty_captions_are_counted(gxn: Tiny, tmp_path, monkeypatch) -> None:
     (row,) = Graph(gxn.recipe(*GXN), gxn.workspace).rows
     monkeypatch.setattr(
         "modules.retrieval_models.gxn.Gxn.write_captions", lambda self, regions, *_: [[]] * len(regions)
@@ -117,9 +117,7 @@ def test_empty_captions_are_counted_and_named_in_one_line(gxn: Tiny, tmp_path, m
     figures = json.loads(json.dumps(row.analyses["generated"].run(tmp_path, inputs)))
     assert figures["test"]["en"]["generated_cider"] == 0
     assert figures["test"]["en"]["generated_empty"] == 4
-    line = _headline(figures)
-    assert line.startswith("CIDEr-D de 0.0, CIDEr-D en 0.0; empty captions, which score 0: 8, first of '")
-    assert "\n" not in line
+    assert _headline(figures) == "CIDEr-D de 0.0, CIDEr-D en 0.0; empty captions, which score 0: 8"
 
 
 @pytest.mark.slow

@@ -65,6 +65,9 @@ def test_of_rows_that_are_all_trained_none_is_named(workspace: Workspace) -> Non
 @pytest.mark.parametrize(("captions", "said"), [(120, False), (20, True)])
 def test_few_captions_among_many_images_are_told(workspace: Workspace, captions: int, said: bool) -> None:
     text = " ".join(sentences(workspace, {}, "none", "mt-f", captions=captions))
+    page = (workspace.root / "scenes" / "report" / "report.md").read_text(encoding="utf-8")
+    assert ("(120 images, 20 of them with captions, 20 captions, too few to compare systems)" in page) == said
+    assert ("(120 images, 120 captions)" in page) != said
     assert ("20 test captions in English are too few to compare rows" in text) == said
     assert "too few to compare rows" not in text or said
 
@@ -87,6 +90,12 @@ def test_what_search_finds_is_told_where_a_second_model_orders_it(workspace: Wor
     ([(-3.0, -0.7), (-2.0, -0.3)], "no gain is seen; a and b are worse"),
     ([(0.1, 0.7), (-0.2, 0.3)], "a helps"), ([(0.1, 0.7), (0.2, 0.3)], "a and b help"),
     ([(0.1, 0.7), (-2.0, -0.3)], "a helps; b is worse"),
+    ([(-2.0, 0.04), (-1.0, 0.03)], "no gain is seen"),
 ])  # fmt: skip
 def test_what_intervals_of_rows_say_together(ends: list[tuple[float, float]], said: str) -> None:
     assert opening._verdict({row: Difference(0, *each, 0.5) for row, each in zip("ab", ends, strict=True)}) == said
+
+
+@pytest.mark.parametrize(("images", "said"), [(30, "3.3"), (1000, "0.1"), (5000, "0.02"), (31000, "0.003")])
+def test_what_guessing_finds_is_never_nothing(images: int, said: str) -> None:
+    assert opening._chance(images) == said

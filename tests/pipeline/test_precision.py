@@ -189,3 +189,12 @@ def test_processes_that_start_together_choose_the_same(tmp_path: Path) -> None:
         first, second = pool.map(lambda _: precision._of_device.__wrapped__(file, "here", cost, "32-true"), range(2))
     assert first == second
     assert len(list(costs)) == 1
+
+
+def test_without_a_home_each_run_measures(measured: list[float], monkeypatch) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    assert precision_of(TrainerSettings("cpu", precision="auto")) == "32-true"
+    assert measured == [SLOW]

@@ -69,7 +69,7 @@ def test_the_report_begins_with_what_it_says_and_ends_with_how_figures_are_compu
     assert said[0] == (
         "- English: mmt-f (san) is the best of 3 rows on validation; it finds the right picture first for 100.0 of 100 "
         "captions among 120 test images, where guessing finds 0.8 of 100; its mean recall is 100.0 % (100.0 … 100.0), "
-        "by guessing 4.4 %."
+        "by guessing at most 4.4 %."
     )
     assert "Translated captions, English, beside none: mt-f +0.0 (" in said[1]
     assert said[1].endswith("points; mmt-f helps.")

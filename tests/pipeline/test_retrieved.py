@@ -20,7 +20,7 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.reporting.analyses import tables_of
 from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
-from pipeline.retrieval.ranks import load_module, rank_split
+from pipeline.retrieval.ranks import ModelTest, load_module, rank_split
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import Tiny
 
@@ -57,7 +57,8 @@ def test_figures_are_those_of_the_first_captions_one_image_at_a_time(made: Tiny)
     captions, store = read_captions(corpus / "captions.parquet"), RegionStore(corpus / "regions")
     module, text = load_module(made.job("vse-san-human-1"), ["en", "de"])
     module.scores = {}
-    data = rank_split(module, text, captions, store, TrainerSettings("cpu", threads=1, progress=False))
+    settings = TrainerSettings("cpu", threads=1, progress=False)
+    data = rank_split(ModelTest(module, text, captions, store, settings))
     rows = captions.to_list()
     for language in ("en", "de"):
         own = [row for row in rows if row["language"] == language and row["source"] == "human"]

@@ -44,8 +44,9 @@ def test_it_stops_a_stage_wherever_it_is(
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_it_stops_what_trains_nothing(number: int, status: int, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(cli, "_run", lambda words: interrupt(number))
+@pytest.mark.parametrize("where", ["_run", "quieten"])
+def test_it_stops_what_trains_nothing(number: int, status: int, where: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(cli, where, lambda *words: interrupt(number))
     before = signal.getsignal(signal.SIGTERM)
     assert cli.main(["recipes"]) == status
     assert "stopped" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """What a gallery keeps of pictures: where it is found, and found again after an update."""
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -41,3 +43,19 @@ def test_what_is_kept_of_pictures_is_listed_once_and_again_after_an_update(
     file.with_stem("elsewhere").unlink()
     with pytest.raises(RecipeError, match="the gallery was updated since it was opened"):
         gallery.search("a bat", 4, reranker=exported)
+
+
+def test_a_part_that_may_not_be_read_is_not_made_again(tmp_path: Path, monkeypatch) -> None:
+    """Safetensors says that there is no such file; vectors of another user would be replaced."""
+    VectorCache(tmp_path).add(["a"], {"x": np.array([[1]])})
+
+    def denied(file: Path, *arguments) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+
+    def missing(file: Path, form: str) -> None:
+        raise FileNotFoundError(f"No such file or directory: {file}")
+
+    monkeypatch.setattr("pipeline.gallery.vector_cache.safe_open", missing)
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(PermissionError):
+        VectorCache(tmp_path)
