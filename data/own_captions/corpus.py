@@ -1,5 +1,6 @@
 """The corpus of captions that were found, with pictures drawn for validation and test where these bring no splits."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from data.own_captions.detection import FoundCaptions
 
 _SHARES = (0.1, 0.15, 0.2, 0.3)  # of the pictures for validation, and for the test
 _MOST_DRAWN = 5000
+_OF_MANY = 0.3  # share of the pictures that have captions in a language
+_ENOUGH = 3  # pictures of the validation, and of the test
 
 
 def read_found(found: FoundCaptions) -> tuple[FoundCaptions, Corpus]:
@@ -28,7 +31,7 @@ def read_found(found: FoundCaptions) -> tuple[FoundCaptions, Corpus]:
     for choice in choices:
         settings = found.corpus | {"label": found.root.name or "pictures"} | choice
         corpus = _corpus(settings, found.root)
-        if {*split_of_images(corpus).values()} >= {*SPLITS}:
+        if _can_be_tested(corpus, _ENOUGH if len(choices) > 1 else 1):
             break
     return replace(found, corpus=settings), corpus
 
@@ -40,6 +43,18 @@ def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
     corpus = reader.read(options, root, root)
     corpus.require_pictures()
     return corpus
+
+
+def _can_be_tested(corpus: Corpus, enough: int) -> bool:
+    """Has each split pictures, validation and test enough of them, and captions in each language of many pictures?"""
+    splits = split_of_images(corpus)
+    sizes, pairs = Counter(splits.values()), {(one.split, one.language, one.image_id) for one in corpus.captions}
+    captioned = Counter(language for _, language, _ in pairs)
+    languages = {language for language, count in captioned.items() if count >= _OF_MANY * len(splits)}
+    held_out = {(split, language) for split, language, _ in pairs}
+    return sizes.keys() >= {*SPLITS} and all(
+        sizes[split] >= enough and {(split, language) for language in languages} <= held_out for split in SPLITS[1:]
+    )
 
 
 def split_of_images(corpus: Corpus) -> dict[str, str]:

@@ -11,6 +11,9 @@ from torch import Tensor
 from modules.errors import ModelError
 from modules.metrics.retrieval import CUTS, NO_QUERY, RECALLS, RetrievalRanks, score_range
 
+FEW = 50
+"""Images of a test below which an interval of R@1 may be 28 points wide."""
+
 
 class Interval(NamedTuple):
     """A score and its confidence interval."""

@@ -13,6 +13,7 @@ from data.findings import EMPTY, ENTITY, UNNAMED
 from data.images import size_of, unreadable
 from data.languages import language_name
 from data.own_captions.data_sets import NO_CAPTION
+from modules.metrics.intervals import FEW
 from pipeline.engine.console import command, counted
 from pipeline.init.networks import Backbone
 from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
@@ -39,7 +40,9 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     yield f"found     {found.form}, {counted(count, 'pictures')} with captions, {pixels}"
     yield f"captions  {named}{detected}, {many}"
     yield from _several_in_one(plan)
-    yield f"splits    {sizes} pictures, " + ("drawn from the pictures' names" if found.drawn else "as given")
+    drawn = "drawn from the pictures' names"
+    few = "; so few test pictures cannot tell which model is better" if plan.splits["test"] < FEW else ""
+    yield f"splits    {sizes} pictures, {drawn if found.drawn else 'as given'}{few}"
     yield from _left_out(plan)
     if bad := unreadable(plan.corpus.pictures, whole=False):
         yield (f"warning   {counted(len(bad), 'pictures')} cannot be read: {_first([*bad])}; replace them, or leave "

@@ -48,8 +48,8 @@ vse:
   rows:   # training configurations: captions by people, and by the translator
 {rows}
   only: [{row}]{others}
-  test: {languages}   # languages with captions by people
-  select: {languages}
+  test: {tested}   # languages with captions by people
+  select: {tested}
   dim: 256
   word_dim: 100
   min_count: {min_count}   # rarer words are unknown
@@ -73,8 +73,8 @@ vse:
     {fine_tuned}: {{options: {{image: full}}, interpolate: [0, 0.25, 0.5, 0.75, 1]{chunk}}}
   only: [zero-shot, {row}]   # add {fine_tuned} if you like; it takes much longer
   options: {{text: full, image: frozen}}   # `lora` trains less of a tower (extra `lora`)
-  test: {languages}   # languages with captions by people
-  select: {languages}
+  test: {tested}   # languages with captions by people
+  select: {tested}
   batch_size: {size}
   epochs: {epochs}
   decay_epoch: {decay_epoch}
@@ -117,6 +117,12 @@ class Plan:
     def translated(self) -> bool:
         """Are there synthetic captions?"""
         return self.translator is not None and self.translator.model is not None
+
+    @property
+    def tested(self) -> list[str]:
+        """The languages with captions in validation and test."""
+        pairs = {(one.split, one.language) for one in self.corpus.captions}
+        return [one for one in self.languages if {("val", one), ("test", one)} <= pairs] or self.languages
 
     @property
     def human_row(self) -> str:
@@ -165,7 +171,7 @@ def _retrieval(plan: Plan, direction: str) -> str:
         others="   # train this one; the others are for comparison" if len(rows) > 1 else "",
         fine_tuned=FINE_TUNED,
         chunk=f", cached_chunk: {_CHUNK}" if size > _CHUNK else "",
-        languages=_plain(plan.languages),
+        tested=_plain(plan.tested),
         min_count=1 if count < _FEW_CAPTIONS else 2,
         size=size,
         epochs=epochs,

@@ -9,7 +9,7 @@ from data.corpora.registry import CORPORA
 from data.languages import language_name
 from data.slots import Slot, parse_group
 from data.taught import TEXT
-from modules.metrics.intervals import Difference
+from modules.metrics.intervals import FEW, Difference
 from modules.metrics.retrieval import guessed_mean_recall
 from modules.retrieval_models import model_class
 from pipeline.engine.console import command, stage_command
@@ -19,7 +19,7 @@ from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import CorpusSettings, Recipe
 from pipeline.recipes.systems import CAPTION, members_of, parse_path, parse_system
 from pipeline.reporting.records import Result
-from pipeline.reporting.results import BESIDE, FEW, Compared, Seeds
+from pipeline.reporting.results import BESIDE, Compared, Seeds
 from pipeline.retrieval.reranking import is_better
 from pipeline.retrieval.rows import slots_of
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from modules.metrics.intervals import Difference, bootstrap_interval, mean_interval, paired_difference
+from modules.metrics.intervals import FEW, Difference, bootstrap_interval, mean_interval, paired_difference
 from modules.metrics.retrieval import RECALLS
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
@@ -25,8 +25,6 @@ R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
 BESIDE = " − "
 """Between the rows of a difference, in its label."""
-FEW = 50
-"""Images of a test below which an interval of R@1 may be 28 points wide."""
 ONE_SEED = "one seed: images only"
 """What intervals of one training hold: they do not say how far another one may lie away."""
 INTERVALS = f"95 % over images, and over seeds where there are several; {ONE_SEED}"

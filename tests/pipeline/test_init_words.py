@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.own_pictures import COUNT, draw_pictures, refused, run, write_tsv
+from data.captions import read_captions
+from pipeline.engine.workspace import Workspace
+from pipeline.graph import Graph
+from tests.pipeline.own_pictures import COUNT, draw_pictures, made, refused, run, write_tsv
+from tests.pipeline.tiny import at
 
 OPTIONS = ("--backbone=built-in", "--translator=none")
 
@@ -50,3 +54,32 @@ def test_where_languages_were_detected_the_message_says_so(tmp_path: Path, capsy
     assert "sentences that seem to be in 'cs' (2×: " in line
     assert line.endswith("taken for en: if others are right, name all languages by --languages, else correct the data")
     assert run(tmp_path, "init", "mine", *OPTIONS, "--languages", "en,cs") == 0
+
+
+LANGUAGES = {
+    "en": "a white box {}",
+    "de": "ein weißer Kasten {}",
+    "fr": "une boîte blanche {}",
+    "cs": "bílá krabice {}",
+}
+
+
+@pytest.mark.parametrize("lacking", range(4))
+def test_drawn_splits_can_be_tested_in_each_language(lacking: int, tmp_path: Path, capsys) -> None:
+    """Cells are empty here and there, of every picture in another language; of Czech nearly all."""
+    names = draw_pictures(tmp_path / "mine", 40)
+    lines = ["image," + ",".join(f"caption_{code}" for code in LANGUAGES)]
+    for number, name in enumerate(names):
+        texts = [text.format(number) for text in LANGUAGES.values()]
+        texts[(number * 7 + lacking) % 3] = ""
+        lines.append(",".join([name, *texts[:3], texts[3] if number == 5 else ""]))
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(lines), encoding="utf-8")
+    recipe = made(tmp_path, "mine", "--backbone", "built-in", "--translator", "none")
+    assert sorted(recipe.vse.test) == sorted(recipe.vse.select) == ["de", "en", "fr"]
+    assert "; so few test pictures cannot tell which model is better" in capsys.readouterr().out
+    with at(tmp_path):
+        graph = Graph(recipe, Workspace())
+        captions = read_captions(graph.workspace.folder(graph.corpus) / "captions.parquet").to_list()
+    held_out = {split: {row["language"] for row in captions if row["split"] == split} for split in ("val", "test")}
+    assert held_out["val"] >= {"de", "en", "fr"} <= held_out["test"]
+    assert len({row["image_id"] for row in captions if row["split"] == "test"}) >= 3
