@@ -6,7 +6,7 @@ image) is ignored. Half-precision scores are converted to float32; float64 score
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,26 @@ from modules.losses.triplet import (
     random_hinges_loss,
     sum_of_hinges_loss,
 )
+from modules.plugins import import_plugins, registers
 
 LOSSES = ("hardest", "hardest-k", "sum", "random", "infonce", "one-to-k", "sigmoid")
+OWN: dict[str, type[nn.Module]] = {}
+register_loss = registers(OWN, "loss")
+"""Registers a loss of one's own as `vse.loss`, `@register_loss("name")`: an `nn.Module` that is made with the margin
+and called with scores (I, C) and the masks of positive and of negative pairs (I, C); its parameters are learned."""
 CONTRASTIVE = ("infonce", "one-to-k", "sigmoid")
 Distance = Literal["cosine", "euclidean"]
 _SMALLEST = 1e-6  # squared distance, so that the gradient of its root is finite
+
+
+def loss_names() -> list[str]:
+    """Return the names of all losses, those of other packages last.
+
+    Raises:
+        ModelError: a package that lists a module for this cannot be imported.
+    """
+    import_plugins()
+    return [*LOSSES, *sorted(OWN)]
 
 
 def negative_mask(
@@ -68,12 +83,12 @@ def negative_mask(
 
 
 class RankingLoss(nn.Module):
-    """One of `LOSSES` by name, with its learned parameters (the scale of InfoNCE, scale and bias of the sigmoid loss).
+    """A loss by name, with its learned parameters (the scale of InfoNCE, scale and bias of the sigmoid loss).
 
     Args:
         kind: `hardest` (Eq. 9-10), `hardest-k` (the K most violated), `sum` (Eq. 8), `random` (one drawn),
-            `infonce`, `one-to-k` or `sigmoid`.
-        margin: α of the first four.
+            `infonce`, `one-to-k` or `sigmoid`; or the name of a registered loss.
+        margin: α of the first four, and of registered losses.
         type_weights: β of `hardest`, one for each type; None: equal.
         warmup_epochs: first epochs, in which `hardest` and `hardest-k` take the mean hinge over all negatives, as in
             pre-training before them; 0: none, nor in pre-training.
@@ -97,13 +112,14 @@ class RankingLoss(nn.Module):
         count: int = 10, distance: Distance = "cosine",
     ) -> None:  # fmt: skip
         super().__init__()
-        if kind not in LOSSES:
-            raise ModelError(f"loss {kind!r}: expected one of {', '.join(LOSSES)}")
+        if kind not in LOSSES and kind not in loss_names():
+            raise ModelError(f"loss {kind!r}: expected one of {', '.join(loss_names())}")
         self.kind, self.margin, self.warmup_epochs, self.count = kind, margin, warmup_epochs, count
         self.distance = distance
         weights = None if type_weights is None else torch.tensor(type_weights)
         self.type_weights: Tensor | None
         self.register_buffer("type_weights", weights, persistent=False)
+        self.own = OWN[kind](margin) if kind in OWN else None
         if kind in CONTRASTIVE:  # initial values of CLIP and of SigLIP
             self.log_scale = nn.Parameter(torch.tensor(10.0 if kind == "sigmoid" else 1 / 0.07).log())
         if kind == "sigmoid":
@@ -130,6 +146,8 @@ class RankingLoss(nn.Module):
         """
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()
+        if self.own is not None:
+            return self._of_own(similarity, positives, negatives)
         if self.kind == "hardest":
             weights = self.type_weights
             if types is None:
@@ -153,3 +171,12 @@ class RankingLoss(nn.Module):
         if self.kind == "one-to-k":
             return one_to_k_loss(similarity, positives, negatives, scale)
         raise ModelError(f"loss {self.kind!r} is in LOSSES, but RankingLoss.forward does not compute it")
+
+    def _of_own(self, *arguments: Tensor) -> Tensor:
+        """What a registered loss gives, which must be one number."""
+        assert self.own is not None
+        loss: Any = self.own(*arguments)
+        if not isinstance(loss, Tensor) or loss.dim():
+            what = f"{tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            raise ModelError(f"loss {self.kind!r} returns {what}; expected a tensor of one number, shape ()")
+        return loss

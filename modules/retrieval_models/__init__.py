@@ -1,4 +1,5 @@
-"""Retrieval models by name. To add one, write a class with `@register("name")` in a file of this folder."""
+"""Retrieval models by name. To add one, write a class with `@register("name")` in a file of this folder, or in a
+package of your own that lists its module as an entry point of the group `bildwort`."""
 
 import difflib
 import importlib
@@ -9,6 +10,7 @@ from typing import Any
 
 from modules.errors import ModelError
 from modules.layers.shapes import shapes_alone
+from modules.plugins import import_plugins
 from modules.retrieval_models.base import MODELS, RetrievalModel, register
 
 _COMMON = {*inspect.signature(RetrievalModel.__init__).parameters, "network", "image_side", "vector_dim"}
@@ -31,9 +33,10 @@ def model_class(name: str) -> type[RetrievalModel]:
 
 @cache
 def _register_all() -> None:
-    """Import all files of this folder."""
+    """Import all files of this folder, and the modules that other packages list."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
+    import_plugins()
 
 
 def option_names(kind: type[RetrievalModel]) -> set[str]:

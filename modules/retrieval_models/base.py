@@ -1,9 +1,8 @@
 """Base classes and registry of retrieval models."""
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from modules.errors import ModelError
 from modules.layers.encoders import word_table
 from modules.losses.pairs import Pairs
+from modules.plugins import registers
 from modules.pretrained.image_encoder import ImageEncoder
 from modules.pretrained.pretrained_text import PretrainedWords, SentenceVectors, Vectors
 from modules.search.encodings import Encoding
@@ -25,8 +25,9 @@ Score = Literal["inner product", "vectors", "sets"]
 GREEDY = BeamSettings(1)
 _NO_DECODER = "it has no decoder; train `gxn` with --vse.options.generate=[i2t]"
 _NO_GENERATOR = "it has no generator of pictures; train `gxn` with --vse.options.generate=[t2i]"
-M = TypeVar("M", bound="type[RetrievalModel]")
 MODELS: dict[str, "type[RetrievalModel]"] = {}
+register = registers(MODELS, "retrieval model")
+"""Registers a class as `vse.model`: `@register("name")`."""
 
 
 class RetrievalModel(nn.Module, ABC):
@@ -322,26 +323,6 @@ class RetrievalModel(nn.Module, ABC):
                 table.weight.data.copy_(vectors)
             else:
                 table.weight.data[numbers] = vectors.to(table.weight.dtype)
-
-
-def register(name: str) -> Callable[[M], M]:
-    """Return a decorator that registers a retrieval model under the name used in recipes.
-
-    Raises:
-        ModelError: the name fits no file, or another class has it. (The class of a reloaded module replaces the old.)
-    """
-    if re.fullmatch(r"[a-z0-9][a-z0-9+_-]*", name) is None:
-        raise ModelError(f"retrieval model {name!r}: expected a name of small letters, digits, + and -")
-
-    def add(kind: M) -> M:
-        """Register the class."""
-        ours, theirs = (f"{entry.__module__}.{entry.__qualname__}" for entry in (kind, MODELS.get(name, kind)))
-        if ours != theirs:
-            raise ModelError(f"retrieval model {name!r} is registered twice: {theirs} and {ours}; rename one")
-        MODELS[name] = kind
-        return kind
-
-    return add
 
 
 def one_vector(vectors: Tensor) -> Encoding:

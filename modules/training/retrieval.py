@@ -49,7 +49,7 @@ class Retrieval(RankedModule):
     Args:
         model: the model's registered name.
         arguments: arguments of the model, plain values.
-        loss: one of `modules.losses.registry.LOSSES`; None: the model's default.
+        loss: one of `modules.losses.registry.loss_names`; None: the model's default.
         margin: α of the loss.
         type_weights: β of each caption type; None: equal.
         warmup_epochs: epochs with the mean of hinges over all negatives, see `RankingLoss`.
@@ -271,9 +271,9 @@ class Retrieval(RankedModule):
         """Not of steps that read or draw on the host, run in chunks, have a pretrained network, or are overridden."""
         if type(self).training_step is not Retrieval.training_step:
             return False
-        kinds = PretrainedWords | SentenceVectors | ImageEncoder
-        pretrained = any(isinstance(part, kinds) for part in self.model.modules())
-        by_host = self.loss.kind == "random" or (self.loss.kind == "hardest" and self.loss.type_weights is None)
+        kinds = PretrainedWords, SentenceVectors, ImageEncoder
+        pretrained, loss = any(isinstance(part, kinds) for part in self.model.modules()), self.loss
+        by_host = loss.kind == "random" or (loss.kind == "hardest" and loss.type_weights is None) or loss.own
         otherwise = pretrained or by_host or self.hparams["cached_chunk"] or any(self.hparams["taught_types"] or ())
         return self.automatic_optimization and self.model.has_graphs and not otherwise
 

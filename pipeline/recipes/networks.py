@@ -9,7 +9,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from modules.errors import ModelError
 from modules.layers.shapes import shapes_alone
-from modules.losses.registry import LOSSES
+from modules.losses.registry import loss_names
 from modules.retrieval_models import build_model, model_class, option_names
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import NETWORKS, Search, build_translator, network_options
@@ -162,8 +162,8 @@ def _check_decoder(vse: VseSettings) -> None:
 
 def _check_loss(vse: VseSettings) -> None:
     """Refuse losses that do not exist, and weights that the loss does not read."""
-    if vse.loss not in (None, *LOSSES):
-        raise RecipeError(f"vse.loss is {vse.loss!r}; expected one of {', '.join(LOSSES)}")
+    if vse.loss not in (None, *loss_names()):
+        raise RecipeError(f"vse.loss is {vse.loss!r}; expected one of {', '.join(loss_names())}")
     if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
         raise RecipeError("vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import bildwort
 import pytest
+import torch
 
+from modules.losses.registry import OWN, RankingLoss
+from modules.retrieval_models import model_class
+from modules.retrieval_models.base import MODELS
 from tests.pipeline.tiny import ROOT, Tiny
 
 
@@ -71,9 +75,36 @@ def test_what_is_no_query_is_refused(used: Tiny) -> None:
             gallery.search(query, top=top)
 
 
-def test_the_trainer_of_one_s_own_on_the_site_trains(tiny: Tiny, tmp_path: Path, monkeypatch, capsys) -> None:
+def block_of(part: str) -> str:
+    """The one block of Python on the site's page that has a part."""
     page = (ROOT / ".docs/pages/python.md").read_text(encoding="utf-8")
-    (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "pl.Trainer" in block]
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if part in block]
+    return block
+
+
+def test_the_weights_of_a_training_are_loaded_as_the_site_says(tiny: Tiny) -> None:
+    block = block_of("load_state_dict")
+    assert block.count("artifacts/jobs/vse-san-none-1/KEY") == 1
+    loaded: dict = {}
+    exec(block.replace("artifacts/jobs/vse-san-none-1/KEY", str(tiny.job("vse-san-human-1"))), loaded)
+    assert type(loaded["model"]).__name__ == "San"
+
+
+def test_the_package_of_one_s_own_on_the_site_registers_itself() -> None:
+    block = block_of("register_loss")
+    try:
+        exec(block, {"__name__": "mine"})
+        scores, own = torch.eye(3) * 2 - 1, torch.eye(3, dtype=torch.bool)
+        right, wrong = (RankingLoss("my-sigmoid", 0.2)(sign * scores, own, ~own, None) for sign in (1, -1))
+        assert 0 < right < wrong
+        assert model_class("my-model").__name__ == "MyModel"
+    finally:
+        OWN.pop("my-sigmoid", None)
+        MODELS.pop("my-model", None)
+
+
+def test_the_trainer_of_one_s_own_on_the_site_trains(tiny: Tiny, tmp_path: Path, monkeypatch, capsys) -> None:
+    block = block_of("pl.Trainer")
     monkeypatch.chdir(tmp_path)
     assert block.count("artifacts/jobs/corpus/KEY") == block.count("max_epochs=3") == 1
     exec(block.replace("artifacts/jobs/corpus/KEY", str(tiny.job("corpus"))).replace("max_epochs=3", "max_epochs=1"))
