@@ -31,6 +31,7 @@ COPIED = {
 """Page of the site → the file of the repository that it is."""
 
 _LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
+_TO_PAGE = re.compile(r'href="(\.\./[\w-]+)\.md(#[^"]*)?"')
 _CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
 
@@ -64,6 +65,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts = _CODE.split(markdown)
     return "".join(part if part.startswith("```") else _LINK.sub(one, part) for part in parts)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """The page; of a notebook with links to pages of the site, and words for its pictures."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return html
+    html = html.replace("No description has been provided for this image", "the picture that the code above shows")
+    return _TO_PAGE.sub(r'href="\1.html\2"', html)
 
 
 def _page_of(path: str) -> str | None:

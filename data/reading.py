@@ -71,7 +71,7 @@ class Reading:
             *names, last = map(language_name, self.languages)
             parts.append(f"this {self.reader} reads {' and '.join(filter(None, [', '.join(names), last]))}")
         if self.cut:
-            parts.append(f"this is too long: the {self.reader} reads its beginning alone")
+            parts.append(f"this is too long: the {self.reader} reads only its beginning")
         return "; ".join(parts)
 
 

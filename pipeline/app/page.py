@@ -39,6 +39,8 @@ _STYLE = """<style>
 .stMainBlockContainer h3 {padding: 0.4rem 0; font-size: 1.4rem;}
 .stMainBlockContainer .stButton p {text-align: left;}
 .stMainBlockContainer img {border-radius: 0.4rem;}
+[data-testid="stCaptionContainer"] p {color: light-dark(#59636e, #9aa1a9); opacity: 1;}
+label:has(input:focus-visible) {outline: 2px solid; outline-offset: 2px;}
 </style>"""
 
 
@@ -86,7 +88,8 @@ def _inputs(gallery: Gallery) -> tuple[SearchRequest, UploadedFile | None]:
             )
             both = st.toggle("Both languages", bool(exported.translator_names), disabled=not exported.translator_names,
                              key="both", bind=_IN_ADDRESS,
-                             help="translates the query (MT) and searches with the translation too")  # fmt: skip
+                             help="translates the query (MT) and searches with the translation too"
+                             if exported.translator_names else "this model has no translators")  # fmt: skip
             options = st.popover("Options", icon=":material/tune:", type="tertiary")
             if _used():
                 st.button("Start page", icon=":material/home:", type="tertiary", on_click=_reset)

@@ -140,16 +140,21 @@ def show_hits(
                 if seen is not None and sentence is not None:
                     explained(gallery.exported, seen[number], sentence)
                 else:
-                    shown(thumbnail(hits[number]), hits[number].name)
+                    shown(thumbnail(hits[number]), in_words(gallery, hits[number]))
                 _below(gallery, number + 1, hits[number], sentence)
 
 
-def shown(picture: Image.Image | None, name: str) -> None:
+def in_words(gallery: Gallery, hit: Hit) -> str:
+    """What a picture shows, for those who do not see it: its first caption, or its name where it has none."""
+    return next((texts[0] for texts in gallery.own_captions(hit.name).values() if texts), hit.name)
+
+
+def shown(picture: Image.Image | None, words: str) -> None:
     """A picture; a note where it is not at hand."""
     if picture is None:
         st.info("The picture is not at hand.")
     else:
-        st.image(picture, width="stretch", alt=name)
+        st.image(picture, width="stretch", alt=words)
 
 
 def explained(exported: ExportedModel, seen: PictureRegions, sentence: Sentence) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from data.languages import language_name
+from pipeline.app.page_results import in_words
 from pipeline.app.page_text import choice_of, isolated, plain, thumbnail
 from pipeline.app.page_translation import targets_of
 from pipeline.gallery.examples import Sentence, example_queries
@@ -62,10 +63,10 @@ def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callab
 
 def _strip(gallery: Gallery) -> None:
     """Some of the gallery's pictures, in rows as wide as the window."""
-    drawn = [(hit.name, thumbnail(hit)) for hit in gallery.draw_pictures(_PICTURES, _SEED)]
-    shown = [(name, picture) for name, picture in drawn if picture is not None]
+    drawn = [(in_words(gallery, hit), thumbnail(hit)) for hit in gallery.draw_pictures(_PICTURES, _SEED)]
+    shown = [(words, picture) for words, picture in drawn if picture is not None]
     if shown:
         st.markdown("**Some of the pictures**")
         with st.container(horizontal=True, horizontal_alignment="distribute"):
-            for name, picture in shown:
-                st.image(picture, width=_WIDTH, alt=name)
+            for words, picture in shown:
+                st.image(picture, width=_WIDTH, alt=words)

@@ -30,7 +30,8 @@ class _Console(Console):
 CONSOLE = _Console(highlight=False, soft_wrap=True)
 ERRORS = _Console(highlight=False, soft_wrap=True, stderr=True)  # never among translations or hits
 for _console in (CONSOLE, ERRORS):
-    _console.width = max(_console.width, 120)  # else rich cuts figures off in a narrow terminal
+    if not _console.is_terminal:
+        _console.width = max(_console.width, 120)  # rich takes 80 for a file
 _CLEARED = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 _chosen = {"verbose": False}
 _PLURAL = re.compile(r"s\b")  # of the first word that has it

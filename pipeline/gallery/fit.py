@@ -57,7 +57,9 @@ class Fit:
         if not self.poor:
             return ""
         if self.picture:
-            return f"unlike the pictures of this gallery: {share} of them are nearer to another one"
+            return (
+                f"unlike the pictures of this gallery: {share} of them are nearer to another of them than this one is"
+            )
         return f"nothing fits well: {share} of random queries reach a higher score"
 
 

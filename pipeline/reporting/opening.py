@@ -220,8 +220,9 @@ def _distrust(own: Collection[tuple[str, str]], results: Sequence[Result]) -> li
     doubts = []
     if recalls and (seeds := min(it.seeds for it in recalls)) < _ENOUGH:
         runs = "one training" if seeds == 1 else f"{seeds} trainings"
-        missing = "not how much another training would differ" if seeds == 1 else "other trainings only roughly"
-        doubts.append(f"some rows have {runs}: their intervals show {missing} (vse.seeds)")
+        missing = "do not show" if seeds == 1 else "show only roughly"
+        doubts.append(f"some rows have {runs}: their intervals {missing} how much another training would differ "
+                      "(vse.seeds)")  # fmt: skip
     sizes = [(it.n, "test images") for it in recalls if it.n]
     sizes += [(it.captions, f"test captions in {language_name(it.language)}") for it in recalls if it.captions]
     if sizes and (fewest := min(sizes, key=lambda size: size[0]))[0] < FEW:

@@ -14,7 +14,7 @@ from pipeline.visualization.pages import render
 from pipeline.visualization.plots import as_svg, curves, intervals
 from pipeline.visualization.text_table import TextTable
 
-_WATCHED = {"mmt": "val/bleu", "vse": "val/rsum"}
+_WATCHED = {"mmt": ("val/bleu", "BLEU"), "vse": ("val/rsum", "sum of R@1, 5 and 10, both directions")}
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
 
 def _training(logs: Callable[[Job], Path], jobs: Sequence[Job]) -> Iterator[str]:
     """The validation figure that chose the weights, by step, a plot for each stage."""
-    for stage, tag in _WATCHED.items():
+    for stage, (tag, name) in _WATCHED.items():
         lines = {}
         for job in (job for job in jobs if job.stage == stage and logs(job).is_dir()):
             events = EventAccumulator(str(logs(job)), size_guidance={"scalars": 0}).Reload()
@@ -99,4 +99,4 @@ def _training(logs: Callable[[Job], Path], jobs: Sequence[Job]) -> Iterator[str]
                 points = {event.step: event.value for event in events.Scalars(tag)}  # of a repeated run, the later
                 lines[job.name] = sorted(points.items())
         if lines:
-            yield as_svg(curves(f"{tag}, while {stage} was trained", lines))
+            yield as_svg(curves(f"On validation, while {stage} was trained", name, lines))

@@ -40,7 +40,10 @@ def serve(
     with _listening(address, port) as place:
         app = create_app(Answers(gallery or gallery_of(recipe, workspace)), names)
         shown = f"[{address}]" if ":" in address else address
-        info(f"http://{shown}:{place.getsockname()[1]}/docs shows what can be asked; Ctrl-C ends the service")
+        info(
+            f"http://{shown}:{place.getsockname()[1]}/docs shows what can be asked (without internet: "
+            "/openapi.json); Ctrl-C ends the service"
+        )
         config = uvicorn.Config(
             app, http=InTime, log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE,

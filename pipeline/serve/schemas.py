@@ -33,7 +33,7 @@ class Captions(BaseModel):
     """Captions in the gallery, of one language, that are similar to what a picture shows, the nearest first.
 
     `captions` are those of the picture itself: none here, as they are known of a picture of the gallery alone.
-    `higher` is the share of the gallery's pictures that are nearer to another one than this picture is to any.
+    `higher` is the share of the gallery's pictures that are nearer to another of them than this picture is to any.
     """
 
     picture: str

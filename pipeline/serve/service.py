@@ -38,8 +38,10 @@ _TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"model": Problem, "descript
 _FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 _UNOBSERVED: Any = dict.fromkeys(("tracing", "metrics", "logs"), False)
 
-Sentence = Annotated[str, Parameter(max_length=LONGEST)]
-Top = Annotated[int, Parameter(ge=1, le=MOST_RESULTS)]
+Sentence = Annotated[str, Parameter(max_length=LONGEST, description="words, in a language that the model reads")]
+Top = Annotated[int, Parameter(ge=1, le=MOST_RESULTS, description="how many, the best first")]
+Direction = Annotated[str, Parameter(description="source-target, as `en-de`")]
+System = Annotated[str, Parameter(description="a translator that `/health` names")]
 Language = Annotated[str | None, Parameter(description="detected if none is given")]
 
 
@@ -78,7 +80,7 @@ def _add_words(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) -> No
         return JSONResponse(await searches.ask(Query(q, language, top)))
 
     @app.get("/translate", response_model=Translation)
-    async def translate(sentence: Sentence, direction: str, system: str = "mt") -> Response:
+    async def translate(sentence: Sentence, direction: Direction, system: System = "mt") -> Response:
         """A sentence in another language, if the model has translators (`/health` names them)."""
         if not sentence.strip():
             raise RecipeError("translate: the sentence is empty; give a few words")

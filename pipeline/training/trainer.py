@@ -69,8 +69,8 @@ def log_folder(recipe: Recipe, name: str, key: str) -> Path:
 class TimeEstimate(Callback):
     """Prints how long a training will take, once a few steps have been timed; nothing for a short one."""
 
-    def __init__(self, disk: float) -> None:
-        self.disk = disk
+    def __init__(self, name: str, disk: float) -> None:
+        self.name, self.disk = name, disk
         self._times: list[float] = []
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
@@ -83,7 +83,7 @@ class TimeEstimate(Callback):
             left = int(trainer.estimated_stepping_batches) - trainer.fit_loop.total_batch_idx - 1
             if left * pace > _LONG:
                 say = debug if CONSOLE.is_terminal else info  # a terminal has a bar
-                say(f"  about {duration(left * pace)} for {left:,} steps, validation apart; "
+                say(f"{self.name}: about {duration(left * pace)} for {left:,} steps, validation apart; "
                     f"up to {self.disk / 1e6:,.0f} MB on disk")  # fmt: skip
                 if trainer.precision == "bf16-mixed" and pl_module.device.type == "cpu":
                     advise_precision()
@@ -206,7 +206,7 @@ def fit(
         gradient_clip_val=(clip or None) if module.automatic_optimization else None,
         callbacks=[
             SeedEachEpoch(seed), LearningRateMonitor("epoch"),
-            TimeEstimate(disk_for_training(module, folder, bool(average))),
+            TimeEstimate(folder.parent.name, disk_for_training(module, folder, bool(average))),
             Charts(languages), Pace(peak_memory_mb), keep, resume, *callbacks,
             *([AveragedWeights(average)] if average else []),  # the last: others look at the average
         ],

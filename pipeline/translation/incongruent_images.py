@@ -93,7 +93,7 @@ def incongruent_job(recipe: Recipe, translator: Job) -> Job:
 def _headline(figures: Mapping[str, Any]) -> str:
     if "own-other_bleu" not in figures:
         return ""
-    return f"BLEU {-figures['own-other_bleu']:+.1f} with another image"
+    return f"another image changes BLEU by {-figures['own-other_bleu']:+.1f}"
 
 
 def another(images: Sequence[str]) -> list[str]:

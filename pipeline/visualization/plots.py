@@ -63,18 +63,23 @@ class Point:
     high: float | None = None
 
 
-def curves(title: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Figure:
+def curves(title: str, of: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Figure:
     """Values by training step, a line each.
 
     Args:
         title: what is plotted.
+        of: what the values are.
         lines: name → (step, value), in the order of steps.
     """
     figure = Figure((WIDTH, 4.0), layout="constrained")
     axes = figure.subplots()
-    for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), label=as_label(name), marker=".", linewidth=1)
+    for place, (name, points) in enumerate(lines.items()):
+        colour, shape = _cycled(COLOURS, place), _cycled(_SHAPES, place)
+        axes.plot(
+            *zip(*points, strict=True), label=as_label(name), color=colour, marker=shape, markersize=4, linewidth=1
+        )
     axes.set_xlabel("step")
+    axes.set_ylabel(as_label(of))
     axes.set_title(as_label(title), loc="left", fontsize="medium")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small", frameon=False)
@@ -140,7 +145,7 @@ def _scatter(axes: Axes, points: Sequence[Point], colours: Sequence[str], shapes
         if point.low is not None and point.high is not None:
             axes.plot((place, place), (point.low, point.high), color=colour, linewidth=1, alpha=0.6)
         axes.plot(place, point.value, _cycled(_SHAPES, shapes.index(point.shape)), color=colour, markersize=6)
-    axes.set_xscale("log")
+    axes.set_xscale("log")  # points of one count stand side by side
     places = sorted({point.count for point in points})
     axes.set_xticks(places, [f"{place:,}" for place in places], rotation=20)
     axes.minorticks_off()

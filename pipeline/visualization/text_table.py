@@ -12,6 +12,7 @@ from rich.text import Text
 from modules.metrics.intervals import Difference
 from pipeline.engine.console import CONSOLE, printable
 
+_BETWEEN = 2  # columns of the terminal between two columns of a table
 _SENTENCE = 60  # characters; figures and short messages have fewer, longer texts may go on in a further line
 
 
@@ -44,15 +45,24 @@ class TextTable:
         self._print(Table(header_style="bold", box=None, pad_edge=False))
 
     def _print(self, table: Table) -> None:
-        """Where the terminal is too narrow, heads and the first column go on in a further line; no figure is cut."""
-        for number, (head, *cells) in enumerate(zip_longest(self.heads, *self.rows, fillvalue="")):
-            uncut = cells if number else " ".join(cells).split()
-            widest = min(_SENTENCE, max(map(cell_len, uncut), default=0))
+        """Where the terminal is too narrow, heads and the first column go on in a further line; no word or figure is
+        cut, even if the table is then wider than the terminal."""
+        columns = list(zip_longest(self.heads, *self.rows, fillvalue=""))
+        narrow = sum(max(map(cell_len, column)) + _BETWEEN for column in columns) > CONSOLE.width
+        least = _BETWEEN  # of its edges
+        for number, (head, *cells) in enumerate(columns):
+            shown = printable(head).replace(" ", "\n" if narrow else " ")
+            uncut = [*shown.split("\n"), *(cells if number else " ".join(cells).split())]
+            widest = max(map(cell_len, uncut), default=0)
             table.add_column(
-                Text(printable(head)), justify="right" if number else "left", min_width=widest, overflow="fold"
-            )
+                Text(shown), justify="right" if number else "left", min_width=min(_SENTENCE, widest), overflow="fold",
+                no_wrap=number > 0 and widest <= _SENTENCE,
+            )  # fmt: skip
+            least += min(_SENTENCE, widest) + _BETWEEN
         for row in self.rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
+        if least > CONSOLE.width:
+            table.width = least
         CONSOLE.print(table)
 
 

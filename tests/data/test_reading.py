@@ -73,7 +73,7 @@ def test_each_translator_says_that_a_sentence_is_longer_than_what_it_reads(tmp_p
         read = bpe.read_words("a " * (longest + 1), "en")
         assert read.cut
         note = reading_of("a", read, ["en"], "en", reader="translator").note
-        assert note.endswith("this is too long: the translator reads its beginning alone")
+        assert note.endswith("this is too long: the translator reads only its beginning")
 
 
 @pytest.mark.parametrize(

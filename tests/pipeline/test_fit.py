@@ -24,7 +24,7 @@ from tests.pipeline.tiny import ROOT, Tiny
 
 HIGH = {"queries": {"en": [[9.0] * 100] * 8}, "pictures": [9.0] * 99}
 NOTHING = "nothing fits well: 100 % of random queries reach a higher score"
-UNLIKE = "unlike the pictures of this gallery: 100 % of them are nearer to another one"
+UNLIKE = "unlike the pictures of this gallery: 100 % of them are nearer to another of them than this one is"
 
 
 def fits_of(gallery: Path) -> Path:

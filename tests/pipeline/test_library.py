@@ -87,7 +87,7 @@ def test_the_weights_of_a_training_are_loaded_as_the_site_says(tiny: Tiny) -> No
     assert block.count("artifacts/jobs/vse-san-none-1/KEY") == 1
     loaded: dict = {}
     exec(block.replace("artifacts/jobs/vse-san-none-1/KEY", str(tiny.job("vse-san-human-1"))), loaded)
-    assert type(loaded["model"]).__name__ == "San"
+    assert type(loaded["model"]).__name__ == "SAN"
 
 
 def test_the_package_of_one_s_own_on_the_site_registers_itself() -> None:

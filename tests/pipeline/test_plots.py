@@ -19,7 +19,7 @@ LINES = {"mt": [(10, 1.0), (20, 2.5)], "mmt": [(10, 3.0)]}
 
 
 def test_curves_have_a_line_a_name_and_its_points() -> None:
-    axes = curves("val/bleu", LINES).axes[0]
+    axes = curves("On validation", "val/bleu", LINES).axes[0]
     assert {line.get_label(): line.get_xydata().tolist() for line in axes.lines} == {
         "mt": [[10, 1.0], [20, 2.5]], "mmt": [[10, 3.0]]
     }  # fmt: skip
@@ -34,7 +34,7 @@ def test_intervals_stand_in_the_order_given_from_the_top() -> None:
 
 
 def test_a_figure_is_the_same_text_each_time() -> None:
-    one, other = (as_svg(curves("<b> & ü", LINES)) for _ in range(2))
+    one, other = (as_svg(curves("<b> & ü", "BLEU", LINES)) for _ in range(2))
     assert one == other
     assert one.startswith("<svg")
     assert "<b>" not in one
@@ -43,7 +43,7 @@ def test_a_figure_is_the_same_text_each_time() -> None:
 def test_names_are_no_formulas_and_none_is_left_out() -> None:
     rows = [("cost $5 & $6", 1.0, None, None), ("a$\\b$", 2.0, None, None)]
     assert "cost $5 &amp; $6" in as_svg(intervals("of $x$", rows))
-    assert "_mt" in as_svg(curves("$", {"_mt": [(1, 2.0)]}))
+    assert "_mt" in as_svg(curves("$", "BLEU", {"_mt": [(1, 2.0)]}))
 
 
 def test_captions_are_no_markup_in_tensorboard() -> None:
@@ -77,7 +77,7 @@ def test_a_report_plots_what_was_trained(tiny: Tiny, capsys) -> None:
     assert tiny.main("report") == 0
     text = (tiny.workspace.root / "tiny" / "report" / "report.html").read_text()
     assert text.count("<svg") >= 3  # recall, BLEU, rsum
-    for name in ("mmt-en-de", "vse-san-human-1", "val/bleu", "val/rsum"):
+    for name in ("mmt-en-de", "vse-san-human-1", "BLEU", "sum of R@1"):
         assert name in text
 
 

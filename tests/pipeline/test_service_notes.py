@@ -36,13 +36,13 @@ def test_vectors_of_unknown_words_and_of_cut_sentences_are_told(client: TestClie
     assert told["notes"] == [
         "sentence 2: 2 of 2 words unknown: qwertz, uiop; this model reads English; none of the words is known, so the "
         "vector is arbitrary",
-        "sentence 3: this is too long: the model reads its beginning alone",
+        "sentence 3: this is too long: the model reads only its beginning",
     ]
     assert client.post("/embed", data={"sentences": ["a red bat"]}).json()["notes"] == []
 
 
 def test_a_sentence_that_is_cut_is_told_with_its_translation(client: TestClient, exported: ExportedModel) -> None:
-    note = "this is too long: the translator reads its beginning alone"
+    note = "this is too long: the translator reads only its beginning"
     told = client.get("/translate", params={"sentence": LONG, "direction": "en-de"}).json()
     assert told["notes"] == [note]
     assert exported.translators.translate(LONG, "mt", "en", "de").reading.note == note

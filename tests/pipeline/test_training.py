@@ -36,7 +36,7 @@ def estimate_of(
     monkeypatch.setattr(training, "info", lines.append)
     monkeypatch.setattr(training, "debug", lines.append)
     monkeypatch.setattr(training, "bfloat16_cost", lambda: cost)
-    callback, module = TimeEstimate(disk=5e7), SimpleNamespace(device=torch.device(device))
+    callback, module = TimeEstimate("vse-san-none-1", disk=5e7), SimpleNamespace(device=torch.device(device))
     for step in range(1, min(steps, 60) + 1):
         trainer = SimpleNamespace(
             estimated_stepping_batches=steps, fit_loop=SimpleNamespace(total_batch_idx=step - 1), precision=precision

@@ -16,7 +16,7 @@ def test_unknown_words_and_the_language_of_a_query_are_said_and_are_data(
     assert gallery.search("a red bat").reading.note == ""
     for quoted in ('"a red bat"', "'a red bat'", "a ‘red’ bat"):
         assert gallery.search(quoted).reading.note == ""
-    assert gallery.search("a red bat " * 34).reading.note == "this is too long: the model reads its beginning alone"
+    assert gallery.search("a red bat " * 34).reading.note == "this is too long: the model reads only its beginning"
     hits = gallery.search("ein kleiner Fuchs am Strand", 3)
     reading = hits.reading
     assert (len(hits), reading.words, reading.languages, reading.read_as) == (3, 5, ("en",), "en")
