@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from modules.layers.recurrent import widen
+from modules.losses.pairs import scores_of
 
 
 def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ def contrastive_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, s
         >>> round(float(loss), 3)  # scores that tell nothing: log of the four candidates
         1.386
     """
-    scores = scale * widen(similarity)
+    scores = scale * scores_of(similarity, positives, negatives)
     wrong = scores.masked_fill(~negatives, -torch.inf)
     over_captions, over_images = wrong.logsumexp(dim=1, keepdim=True), wrong.logsumexp(dim=0)
     terms = torch.logaddexp(scores, over_captions) + torch.logaddexp(scores, over_images) - 2 * scores
@@ -57,7 +57,7 @@ def one_to_k_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scal
         >>> [round(float(one_to_k_loss(scores, right, ~right, scale)), 3) for scores in (0.0 * right, 1.0 * right)]
         [1.04, 0.347]
     """
-    scores = scale * widen(similarity)
+    scores = scale * scores_of(similarity, positives, negatives)
     valid = scores.masked_fill(~(positives | negatives), -torch.inf)
     terms = [0 * scores.sum()]
     for side, right, own in ((valid, positives, scores), (valid.t(), positives.t(), scores.t())):
@@ -89,6 +89,6 @@ def sigmoid_loss(similarity: Tensor, positives: Tensor, negatives: Tensor, scale
         >>> round(float(loss), 3)  # three pairs of each caption, each log 2
         2.079
     """
-    scores = scale * widen(similarity) + bias
+    scores = scale * scores_of(similarity, positives, negatives) + bias
     signs = positives.to(scores) - negatives.to(scores)
     return -(F.logsigmoid(signs * scores) * (positives | negatives)).sum() / positives.any(0).sum().clamp(min=1)

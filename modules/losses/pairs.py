@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
+from modules.errors import ModelError
+from modules.layers.recurrent import widen
 from modules.search.encodings import Encoding
 
 
@@ -36,3 +39,18 @@ class Pairs:
         images = (self.positives & chosen).any(1)
         own = images[:, None] & chosen
         return replace(self, positives=self.positives & own, negatives=self.negatives & own)
+
+
+def scores_of(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+    """Return scores (I, C) for a loss, in float32 at least.
+
+    Raises:
+        ModelError: a mask is not bool, or of another shape.
+    """
+    for name, mask in (("positives", positives), ("negatives", negatives)):
+        if mask.dtype != torch.bool or mask.shape != similarity.shape:
+            raise ModelError(
+                f"{name} are {tuple(mask.shape)} of {str(mask.dtype).removeprefix('torch.')}; expected a mask of bool "
+                f"{tuple(similarity.shape)}, as the scores"
+            )
+    return widen(similarity)

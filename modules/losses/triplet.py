@@ -6,8 +6,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from modules.errors import ModelError
-from modules.layers.recurrent import widen
 from modules.layers.static import is_static
+from modules.losses.pairs import scores_of
 
 _PART = 2**24  # hinges at a time in the static form
 
@@ -45,7 +45,7 @@ def hard_negative_loss(
         The loss, a scalar with a gradient in every case.
 
     Raises:
-        ModelError: a caption's type has no weight.
+        ModelError: a caption has no type, or its type no weight; or a mask is not of the form of the scores.
 
     Examples:
         >>> scores, right = torch.tensor([[0.9, 0.8], [0.1, 0.7]]), torch.eye(2, dtype=torch.bool)
@@ -53,9 +53,11 @@ def hard_negative_loss(
         >>> round(float(loss), 2)  # image 0: 0.2 − 0.9 + 0.8; caption 1: 0.2 − 0.7 + 0.8
         0.4
     """
-    scores = widen(similarity)
+    scores = scores_of(similarity, positives, negatives)
     if not scores.numel():
         return scores.sum()
+    if len(types) != scores.shape[1]:
+        raise ModelError(f"there are {len(types)} caption types of {scores.shape[1]} captions; give one for each")
     members, beta = _caption_types(types, weights)
     valid = negatives & members[:, None, :]  # (T, I, C)
     beta = _renormalised(beta.to(scores)[:, None] * valid.any(dim=2))  # (T, I)
@@ -95,7 +97,7 @@ def sum_of_hinges_loss(
         >>> round(float(hard_negative_loss(scores, right, ~right, types)), 2)  # the hardest caption of image 0 alone
         0.3
     """
-    scores = widen(similarity)
+    scores = scores_of(similarity, positives, negatives)
     return _weighted_hinges(scores, positives, negatives.to(scores), negatives.to(scores), margin, links)
 
 
@@ -126,7 +128,7 @@ def random_hinges_loss(
         >>> bool(one == again), bool(one == other)  # drawn by the number of the step
         (True, False)
     """
-    scores = widen(similarity)
+    scores = scores_of(similarity, positives, negatives)
     if not scores.numel():
         return scores.sum()
     generator = torch.Generator().manual_seed(draw[0] * 1_000 + draw[1])
@@ -171,7 +173,7 @@ def most_violated_loss(
         >>> [round(3 * float(most_violated_loss(scores, right, ~right, margin=0.2, count=k)), 2) for k in (1, 2)]
         [0.2, 0.1]
     """
-    scores = widen(similarity)
+    scores = scores_of(similarity, positives, negatives)
     terms = [0 * scores.sum()]
     for side, right, valid in ((scores, positives, negatives), (scores.t(), positives.t(), negatives.t())):
         highest = side.masked_fill(~valid, -torch.inf).topk(min(count, side.shape[1]), dim=1).values

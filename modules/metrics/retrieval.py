@@ -118,10 +118,15 @@ def require_links(caption_image: Tensor, num_images: int, num_captions: int) -> 
 def recall_at(ranks: Tensor, k: int) -> float:
     """Return the share of queries whose right answer is among the first k, in %; ranks of 0 are ignored.
 
+    Raises:
+        ModelError: k is below 1, or there is no query.
+
     Examples:
         >>> recall_at(torch.tensor([1, 7, 2, 0, 30]), 5)
         50.0
     """
+    if k < 1:
+        raise ModelError(f"k is {k}; expected 1 or more")
     return 100 * float((_queries(ranks) <= k).double().mean())
 
 

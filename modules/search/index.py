@@ -61,6 +61,7 @@ class VectorIndex:
         self, vectors: Tensor, kind: Kind = "flat", gpu: int | None = None, nlist: int | None = None,
         nprobe: int | None = None, parts: int | None = None,
     ) -> None:  # fmt: skip
+        vectors = torch.as_tensor(vectors)  # NumPy's too
         if vectors.ndim != 2:
             raise ModelError(f"vectors to index have shape {tuple(vectors.shape)}, expected (N, H)")
         wrong = (~torch.cat([part.isfinite().all(dim=1) for part in vectors.split(BLOCK)])).nonzero()
@@ -101,10 +102,11 @@ class VectorIndex:
         Raises:
             ModelError: the queries do not have the size of the vectors or are not finite, or k is below 1.
         """
+        queries = torch.as_tensor(queries)
         if queries.ndim != 2 or queries.shape[1] != self.dim:
             raise ModelError(f"queries have shape {tuple(queries.shape)}, expected (Q, {self.dim}) for this index")
-        if k < 1:
-            raise ModelError(f"k is {k}; expected 1 or more")
+        if k < 1 or k != int(k):
+            raise ModelError(f"k is {k}; expected a whole number, 1 or more")
         if len(wrong := (~queries.isfinite().all(dim=1)).nonzero()):
             raise ModelError(f"query {int(wrong[0])} is not finite; expected finite values only")
         k = min(int(k), len(self), GPU_MAX_K if self._on_gpu else len(self))
@@ -125,13 +127,14 @@ class VectorIndex:
         with self._lock:
             return torch.from_numpy(stored.reconstruct_n(0, len(self)))
 
-    def save(self, folder: Path, made_of: str) -> None:
+    def save(self, folder: str | Path, made_of: str) -> None:
         """Write `index.faiss` and its description `index.json`.
 
         Args:
             folder: created if missing.
             made_of: fingerprint of the checkpoint that encoded the vectors.
         """
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         index = faiss.index_gpu_to_cpu(self._index) if self._on_gpu else self._index
         try:
@@ -145,7 +148,7 @@ class VectorIndex:
         (folder / _ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path, made_of: str, gpu: int | None = None) -> "VectorIndex":
+    def load(cls, folder: str | Path, made_of: str, gpu: int | None = None) -> "VectorIndex":
         """Load an index that `save` wrote.
 
         Args:
@@ -156,6 +159,7 @@ class VectorIndex:
         Raises:
             ModelError: a file is missing or damaged, or the vectors are from another checkpoint.
         """
+        folder = Path(folder)
         try:
             about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
             kind, checkpoint, digest = about["kind"], about["made_of"], about["sha256"]

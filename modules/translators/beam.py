@@ -111,6 +111,8 @@ def beam_search(
             that a translation does not depend on the rest of the batch.
     """
     count, groups, width = len(memory.mask), settings.groups, settings.beam_size // settings.groups
+    if not count:
+        return []
     device = memory.mask.device
     ended: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in range(count)]
     alive = torch.arange(count)  # sentence of each row that is still searched

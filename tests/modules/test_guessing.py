@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from modules.metrics.retrieval import RetrievalRanks, guessed_mean_recall, retrieval_scores
+from modules.errors import ModelError
+from modules.metrics.retrieval import RetrievalRanks, guessed_mean_recall, recall_at, retrieval_scores
 
 EACH = [
     [1] * 4,
@@ -29,3 +30,8 @@ def test_the_expectation_is_the_mean_over_random_rankings(each: list[int]) -> No
         found.append(retrieval_scores(RetrievalRanks(to_image, to_text, of))["mean_recall"])
     guessed = guessed_mean_recall(len(each), len(of), sum(map(bool, each)))
     assert guessed == pytest.approx(sum(found) / len(found), abs=0.7)
+
+
+def test_a_recall_is_at_one_or_more() -> None:
+    with pytest.raises(ModelError, match="k is 0; expected 1 or more"):
+        recall_at(torch.tensor([1, 2]), 0)

@@ -218,3 +218,13 @@ def test_queries_that_are_not_finite_are_refused_and_k_may_be_numpys() -> None:
     queries[2, 1] = torch.nan
     with pytest.raises(ModelError, match="query 2 is not finite"):
         index.search(queries, 1)
+
+
+def test_arrays_of_numpy_and_names_of_folders_are_taken(tmp_path: Path) -> None:
+    index = VectorIndex(torch.eye(3).numpy(), gpu=-1)
+    index.save(str(tmp_path / "index"), "here")
+    assert VectorIndex.load(str(tmp_path / "index"), "here", gpu=-1).search(torch.eye(3).numpy(), 1)[1].tolist() == [
+        [0], [1], [2]
+    ]  # fmt: skip
+    with pytest.raises(ModelError, match=r"k is 1\.5; expected a whole number"):
+        index.search(torch.eye(3), 1.5)
