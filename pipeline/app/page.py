@@ -39,7 +39,9 @@ _STYLE = """<style>
 .stMainBlockContainer h3 {padding: 0.4rem 0; font-size: 1.4rem;}
 .stMainBlockContainer .stButton p {text-align: left;}
 .stMainBlockContainer img {border-radius: 0.4rem;}
-[data-testid="stCaptionContainer"] p {color: light-dark(#59636e, #9aa1a9); opacity: 1;}
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p {
+    color: light-dark(#59636e, #9aa1a9); opacity: 1;
+}
 label:has(input:focus-visible) {outline: 2px solid; outline-offset: 2px;}
 </style>"""
 

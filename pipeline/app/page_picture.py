@@ -46,7 +46,7 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: SearchRequest
     picture, right = st.columns([1, 4])
     with picture:
         if request.why and read is not None:
-            explained(gallery.exported, seen, read)
+            explained(gallery.exported, seen, read, seen.name)
         else:
             shown(seen.picture, seen.name)
         if request.why:

@@ -25,8 +25,8 @@ DRAWN = "What the model draws of these words"
 _DRAWN = 128  # pixels of that picture
 _LEAST = 0.25  # of the strongest word's effect: weaker words have no colour
 WHY = (
-    "Why? A word has the colour of the frame around the region that it depends on most: without this region it adds "
-    "least to the score. Words without a colour add little."
+    "Why? A word has the colour and number of the frame around the region that it depends on most: without this region "
+    "it adds least to the score. Words without a colour add little."
 )
 
 
@@ -137,10 +137,11 @@ def show_hits(
     for start in range(0, len(hits), columns):
         for number, column in enumerate(st.columns(columns)[: len(hits) - start], start):
             with column.container(gap="xxsmall"):
+                words = in_words(gallery, hits[number])
                 if seen is not None and sentence is not None:
-                    explained(gallery.exported, seen[number], sentence)
+                    explained(gallery.exported, seen[number], sentence, words)
                 else:
-                    shown(thumbnail(hits[number]), in_words(gallery, hits[number]))
+                    shown(thumbnail(hits[number]), words)
                 _below(gallery, number + 1, hits[number], sentence)
 
 
@@ -157,12 +158,19 @@ def shown(picture: Image.Image | None, words: str) -> None:
         st.image(picture, width="stretch", alt=words)
 
 
-def explained(exported: ExportedModel, seen: PictureRegions, sentence: Sentence) -> None:
-    """A picture, and below it the words of a sentence in the colours of the regions that they depend on."""
+def explained(exported: ExportedModel, seen: PictureRegions, sentence: Sentence, in_words: str) -> None:
+    """A picture, and below it the words of a sentence in the colours of the regions that they depend on.
+
+    Args:
+        exported: the model whose order is explained.
+        seen: the picture and its regions.
+        sentence: that it was found for.
+        in_words: what it shows, for those who do not see it.
+    """
     picture = None if seen.picture is None else seen.picture.copy()
     (explanation,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])
     words = coloured_words(picture, explanation, seen.boxes)
-    shown(picture, seen.name)
+    shown(picture, in_words)
     if words:
         st.markdown(words)
 
@@ -174,7 +182,10 @@ def _judge(exported: ExportedModel, language: str) -> ExportedModel:
 
 
 def coloured_words(picture: Image.Image | None, words: Sequence[Word], boxes: NDArray[np.floating]) -> str:
-    """Frame the regions (R, 4) that words depend on, and give the words in the colours of their frames, as Markdown."""
+    """Frame the regions (R, 4) that words depend on, and give the words in the colours of their frames, as Markdown.
+
+    Each colour has a number too, for those who cannot tell colours apart.
+    """
     least = _LEAST * max((word.effect for word in words), default=0.0)
     regions = [word.region if word.effect >= least else None for word in words]
     effects: dict[int, float] = {}  # by region, in the order of the words
@@ -183,10 +194,16 @@ def coloured_words(picture: Image.Image | None, words: Sequence[Word], boxes: ND
             effects[region] = effects.get(region, 0.0) + word.effect
     kept = sorted(effects, key=lambda region: -effects[region])[: len(COLOURS)]
     colours = dict(zip([region for region in effects if region in kept], COLOURS, strict=False))
+    numbers = {region: str(number) for number, region in enumerate(colours, 1)}
     for region, frame in colours.items():
         if picture is not None:
-            outline(picture, boxes[region], frame, 4)
-    return runs([word.text for word in words], [None if region is None else colours.get(region) for region in regions])
+            outline(picture, boxes[region], frame, 4, numbers[region])
+    before = [None, *regions]
+    texts = [
+        f"{numbers[region]} {word.text}" if region in numbers and region != last else word.text
+        for word, region, last in zip(words, regions, before, strict=False)
+    ]
+    return runs(texts, [None if region is None else colours.get(region) for region in regions])
 
 
 def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> None:

@@ -86,7 +86,7 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
             for result in recalls
             if result.language == language
         ]
-        yield as_svg(intervals(f"Mean recall, {language}, test; lines: 95 %", rows))
+        yield as_svg(intervals(f"Mean recall in percent, {language}, test; lines are 95 % intervals", rows))
 
 
 def _training(logs: Callable[[Job], Path], jobs: Sequence[Job]) -> Iterator[str]:

@@ -117,8 +117,9 @@ def write_report(graph: Graph) -> Written:
     write_results(figures.results, folder / "results.jsonl")
     trained = [*translators.values(), *(row.job for row in rows)]
     dates = [workspace.manifest(job).get("finished", "")[:10] for job in trained if workspace.done(job)]
+    title = recipe.name if recipe.name == figures.label else f"{recipe.name}: {figures.label}"
     about = Page(
-        f"{recipe.name}: {figures.label}", max(dates, default=""),
+        title, max(dates, default=""),
         [
             *sentences(recipe.vse, lines, figures.results, figures.compared),
             *as_reranked(graph, second, figures.results),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail, wrap, write_line
@@ -16,13 +16,19 @@ _LARGE, _FONT, _LINE, _GAP, _COLUMNS = 200, 26, 34, 12, 3  # of the picture that
 _WORDS = 10  # at most, of a sentence: those with the sharpest attention
 _REGIONS = 3  # drawn a word, the strongest
 _COLOURS = ("#d1242f", "#bf8700", "#0969da")
+_LABEL = ImageFont.load_default(size=16)
 
 
-def outline(picture: Image.Image, box: NDArray[np.floating], colour: str, width: int) -> None:
-    """Draw the frame of a box (4,), corners x1, y1, x2, y2 in 0…1, on a picture."""
+def outline(picture: Image.Image, box: NDArray[np.floating], colour: str, width: int, label: str = "") -> None:
+    """Draw the frame of a box (4,), corners x1, y1, x2, y2 in 0…1, on a picture, with a label in its upper corner."""
     x1, y1, x2, y2 = box.clip(0, 1) * np.tile([picture.width - 1, picture.height - 1], 2)
     corners = (min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2))
-    ImageDraw.Draw(picture).rectangle(corners, outline=colour, width=width)
+    draw = ImageDraw.Draw(picture)
+    draw.rectangle(corners, outline=colour, width=width)
+    if label:
+        place = corners[0] + width, corners[1] + width
+        draw.rectangle(draw.textbbox(place, label, font=_LABEL), fill=colour, outline=colour, width=2)
+        draw.text(place, label, fill="white", font=_LABEL)
 
 
 class AttendedSentence(NamedTuple):

@@ -68,7 +68,7 @@ def test_words_have_the_colour_of_their_region_s_frame() -> None:
         Word("box", 0.2, 0),
     ]
     text = coloured_words(picture, words, boxes)
-    assert text == f"a {coloured('red *bat*', RED)} and {coloured('box', BLUE)}"
+    assert text == f"a {coloured('1 red *bat*', RED)} and {coloured('2 box', BLUE)}"
     shown = {picture.getpixel((50, 60)), picture.getpixel((10, 20)), picture.getpixel((60, 10))}
     assert shown == {(0xC9, 0x25, 0x2D), (0x0A, 0x62, 0xC4), (0, 0, 0)}
     many = [Word(str(one), 1.0 + one, one) for one in range(6)]

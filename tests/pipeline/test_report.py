@@ -64,7 +64,7 @@ def test_the_report_begins_with_what_it_says_and_ends_with_how_figures_are_compu
     folder = here.root / "scenes/report"
     text, page = (folder / "report.md").read_text(), (folder / "report.html").read_text()
     lines = text.splitlines()
-    assert lines[0] == "# scenes: scenes"
+    assert lines[0] == "# scenes"
     said = [line for line in lines if line.startswith("- ")]
     assert said[0] == (
         "- English: mmt-f (san) is the best of 3 rows on validation; it finds the right picture first for 100.0 of 100 "
