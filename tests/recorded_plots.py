@@ -177,6 +177,8 @@ def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = 
         draw_rows(axes, part.title, [(mark.label, mark.value) for mark in part.marks])
         if start is None:
             _dots(axes, part.marks)
+            if low < 0 < high:
+                axes.axvline(0, color=GREY, linewidth=1)
             axes.set_xlim((low + high - length) / 2, (low + high + length) / 2)
         else:
             _bars(axes, part.marks, start)

@@ -164,9 +164,10 @@ def draw_rows(axes: Axes, title: str, rows: Sequence[tuple[str, float]]) -> None
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+    digits = min(2, max((len(f"{value:.3g}".partition(".")[2]) for _, value in rows), default=0))
     for place, (_, value) in enumerate(rows):
-        text = f"{value:.1f}" if value >= 10 else f"{value:.3g}"
-        axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center")
+        text = f"{value:.1f}" if abs(value) >= 10 else f"{value:.{digits}f}" if abs(value) >= 0.1 else f"{value:.2g}"
+        axes.text(1.01, place, text.replace("-", "−"), transform=axes.get_yaxis_transform(), va="center")
 
 
 def as_label(text: str) -> str:
