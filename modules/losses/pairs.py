@@ -46,6 +46,11 @@ def scores_of(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tenso
 
     Raises:
         ModelError: a mask is not bool, or of another shape.
+
+    Examples:
+        >>> own = torch.eye(2, dtype=torch.bool)
+        >>> scores_of(torch.eye(2, dtype=torch.bfloat16), own, ~own).dtype
+        torch.float32
     """
     for name, mask in (("positives", positives), ("negatives", negatives)):
         if mask.dtype != torch.bool or mask.shape != similarity.shape:

@@ -38,6 +38,10 @@ def loss_names() -> list[str]:
 
     Raises:
         ModelError: a package that lists a module for this cannot be imported.
+
+    Examples:
+        >>> loss_names()[:3]
+        ['hardest', 'hardest-k', 'sum']
     """
     import_plugins()
     return [*LOSSES, *sorted(OWN)]

@@ -151,7 +151,7 @@ def test_why_frames_regions_and_colours_their_words(page: AppTest, monkeypatch) 
     search(page, "a red bat")
     assert not any(":color[" in text for text in shown(page))
     framed = []
-    monkeypatch.setattr(page_results, "outline", lambda picture, box, colour, width: framed.append(colour))
+    monkeypatch.setattr(page_results, "outline", lambda picture, box, colour, *rest: framed.append(colour))
     toggle(page, "Why?").set_value(True).run()
     assert not page.exception
     coloured = [text for text in shown(page) if ":color[" in text]

@@ -90,12 +90,12 @@ def test_the_report_has_a_table_of_rows_and_baselines_with_intervals(gxn: Tiny) 
     assert 0 <= baseline.low <= baseline.value <= baseline.high
     spread = [torch.tensor([0.0, 0.0, 0.0, 12.0]), torch.zeros(4)]
     jobs = [rows[0].analyses["generated"]] * 2
-    assert figures.interval(jobs, lambda _: spread[0], 0.0)[0] == 0
+    assert figures.interval(jobs, lambda _: spread[0], 0.0, 1000.0)[0] == 0
     seeds = iter([*spread] * 2)
     assert (
-        figures.interval(jobs, lambda _: next(seeds), 0.0)[0]
+        figures.interval(jobs, lambda _: next(seeds), 0.0, 1000.0)[0]
         == 0
-        > figures.interval(jobs, lambda _: next(seeds), -math.inf)[0]
+        > figures.interval(jobs, lambda _: next(seeds), -math.inf, math.inf)[0]
     )
     elsewhere = Figures(Graph(recipe, type(gxn.workspace)(gxn.folder / "nowhere")), [])
     assert [row[:2] for row in next(tables_of("generated", elsewhere, cells, "en")).rows] == [["both", "not run"]]
