@@ -135,6 +135,11 @@ class RankingLoss(nn.Module):
             self.log_scale.data.clamp_(max=math.log(100))
         return self.log_scale
 
+    @property
+    def by_host(self) -> bool:
+        """May a step read or draw values on the host, and so be no CUDA graph? A loss of one's own may."""
+        return self.kind == "random" or (self.kind == "hardest" and self.type_weights is None) or self.own is not None
+
     def warms_up(self, epoch: int) -> bool:
         """Does the mean hinge over all negatives replace the hardest in this epoch?"""
         return self.kind in ("hardest", "hardest-k") and self.warmup_epochs > 0 and epoch < self.warmup_epochs

@@ -268,13 +268,12 @@ class Retrieval(RankedModule):
 
     @property
     def has_graphs(self) -> bool:
-        """Not of steps that read or draw on the host, run in chunks, have a pretrained network, or are overridden."""
+        """Not of steps that may read the host, run in chunks, have a pretrained network, or are overridden."""
         if type(self).training_step is not Retrieval.training_step:
             return False
         kinds = PretrainedWords, SentenceVectors, ImageEncoder
-        pretrained, loss = any(isinstance(part, kinds) for part in self.model.modules()), self.loss
-        by_host = loss.kind == "random" or (loss.kind == "hardest" and loss.type_weights is None) or loss.own
-        otherwise = pretrained or by_host or self.hparams["cached_chunk"] or any(self.hparams["taught_types"] or ())
+        by_host = self.loss.by_host or any(isinstance(part, kinds) for part in self.model.modules())
+        otherwise = by_host or self.hparams["cached_chunk"] or any(self.hparams["taught_types"] or ())
         return self.automatic_optimization and self.model.has_graphs and not otherwise
 
     def total_loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
