@@ -1,7 +1,5 @@
 """A model and a loss of another package, which lists its module as an entry point of the group `bildwort`."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +9,9 @@ import torch
 from modules.errors import ModelError
 from modules.losses.registry import OWN, RankingLoss, loss_names, register_loss
 from modules.plugins import import_plugins
-from tests.pipeline.tiny import ROOT, Tiny
+from modules.retrieval_models import _register_all
+from modules.retrieval_models.base import MODELS
+from tests.pipeline.tiny import Tiny
 
 MODULE = """
 import torch
@@ -64,31 +64,36 @@ def installed(folder: Path, module: str) -> Path:
     return folder
 
 
-def run(tiny: Tiny, site: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process that finds the package."""
-    paths = os.pathsep.join([str(site), str(ROOT)])
-    return subprocess.run(
-        [sys.executable, "-m", "pipeline", *words], cwd=tiny.folder, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": paths},
-    )  # fmt: skip
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch):
+    """Installed for this process, and forgotten afterwards."""
+    monkeypatch.syspath_prepend(installed(tmp_path / "site", MODULE))
+    known = import_plugins, _register_all
+    for cached in known:
+        cached.cache_clear()
+    yield
+    for cached in known:
+        cached.cache_clear()
+    sys.modules.pop("mine", None)
+    OWN.pop("my-sigmoid", None)
+    MODELS.pop("my-mean", None)
 
 
-@pytest.mark.whole
-def test_it_is_trained_exported_and_searched_by_the_usual_commands(tiny: Tiny, tmp_path: Path, capsys) -> None:
-    made, site = tiny.without(tmp_path / "made", "vse-*"), installed(tmp_path / "site", MODULE)
+def test_it_is_trained_exported_and_searched_by_the_usual_commands(tiny: Tiny, package, tmp_path: Path, capsys) -> None:
+    made = tiny.without(tmp_path / "made", "vse-*")
     settings = ["--vse.model=my-mean", "--vse.loss=my-sigmoid", "--vse.options.hidden=6", "--vse.only=[human]",
                 "--vse.reranker.model=null"]  # fmt: skip
-    trained = run(made, site, "vse", "--recipe", str(made.yaml), *settings)
-    assert trained.returncode == 0, trained.stderr
+    assert made.main("vse", *settings) == 0
     assert made.metrics("vse-my-mean-human-1")["test"]["en"]["mean_recall"] > 0
-    board = list(made.folder.glob("lightning_logs/**/events.*"))
-    assert any("my-mean" in str(path) for path in board)
-    indexed = run(made, site, "index", "--recipe", str(made.yaml), *settings)
-    assert indexed.returncode == 0, indexed.stderr
-    found = run(made, site, "search", "--recipe", str(made.yaml), "a red ball")
-    assert found.returncode == 0, found.stderr
-    assert "train-" in found.stdout
-    assert made.main("search", "a red ball") == 1  # this process does not find the package
+    assert any("my-mean" in str(path) for path in made.folder.glob("lightning_logs/**/events.*"))
+    assert made.main("index", *settings) == 0
+    capsys.readouterr()
+    assert made.main("search", "a red ball") == 0
+    assert "train-" in capsys.readouterr().out
+
+
+def test_without_the_package_its_model_is_not_known(tiny: Tiny, capsys) -> None:
+    assert tiny.main("vse", "--vse.model=my-mean") == 1
     assert "'my-mean': no such retrieval model" in capsys.readouterr().err
 
 
