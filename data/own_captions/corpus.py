@@ -31,7 +31,7 @@ def read_found(found: FoundCaptions) -> tuple[FoundCaptions, Corpus]:
     for choice in choices:
         settings = found.corpus | {"label": found.root.name or "pictures"} | choice
         corpus = _corpus(settings, found.root)
-        if _can_be_tested(corpus, _ENOUGH if len(choices) > 1 else 1):
+        if _can_be_tested(corpus):
             break
     return replace(found, corpus=settings), corpus
 
@@ -45,15 +45,15 @@ def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
     return corpus
 
 
-def _can_be_tested(corpus: Corpus, enough: int) -> bool:
-    """Has each split pictures, validation and test enough of them, and captions in each language of many pictures?"""
+def _can_be_tested(corpus: Corpus) -> bool:
+    """Have validation and test `_ENOUGH` pictures, and captions in each language of many, and is there training?"""
     splits = split_of_images(corpus)
     sizes, pairs = Counter(splits.values()), {(one.split, one.language, one.image_id) for one in corpus.captions}
     captioned = Counter(language for _, language, _ in pairs)
     languages = {language for language, count in captioned.items() if count >= _OF_MANY * len(splits)}
     held_out = {(split, language) for split, language, _ in pairs}
     return sizes.keys() >= {*SPLITS} and all(
-        sizes[split] >= enough and {(split, language) for language in languages} <= held_out for split in SPLITS[1:]
+        sizes[split] >= _ENOUGH and {(split, language) for language in languages} <= held_out for split in SPLITS[1:]
     )
 
 

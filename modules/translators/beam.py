@@ -111,8 +111,6 @@ def beam_search(
             that a translation does not depend on the rest of the batch.
     """
     count, groups, width = len(memory.mask), settings.groups, settings.beam_size // settings.groups
-    if not count:
-        return []
     device = memory.mask.device
     ended: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in range(count)]
     alive = torch.arange(count)  # sentence of each row that is still searched
@@ -120,7 +118,7 @@ def beam_search(
     scores = torch.zeros(count, groups, device=device)
     state = model.follow(model.start(memory), torch.zeros(count, groups, dtype=torch.long, device=device))
     limits = torch.as_tensor(max_length).cpu().expand(count)
-    left, longest = limits.to(device), int(limits.max())
+    left, longest = limits.to(device), max(limits.tolist(), default=0)
     every, waiting = _STEPS if groups == 1 and is_static(tokens) else 1, list[_Ended]()
     for length in range(1, longest + 1):
         states, state = model.step(memory, tokens[:, :, -1], state)

@@ -55,6 +55,7 @@ def generated_job(model: Trained) -> Job | None:
         return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write, keep and score."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         rows = zip(*(captions[name][:] for name in ("image_id", "split", "source")), strict=True)
         images = list(dict.fromkeys(image for image, split, source in rows if (split, source) == ("test", HUMAN)))
@@ -88,6 +89,7 @@ def baselines_job(corpus: Job) -> Job:
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Score and keep."""
         figures: dict[str, dict[str, float]] = {}
         for language in _scored(read_captions(inputs["corpus"] / "captions.parquet")):
             baselines = caption_baselines(inputs["corpus"], language)

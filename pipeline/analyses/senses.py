@@ -40,6 +40,7 @@ def senses_job(tested: Trained) -> Job | None:
     parts = [*branches, *([BOTH] if len(branches) > 1 else [])]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode the twins, compare their scores."""
         test, figures = open_test(inputs, settings.test, settings), dict[str, dict[str, float]]()
         other = other_twins(twins_of(inputs["corpus"]))
         for language in settings.test:

@@ -158,19 +158,19 @@ def shown(picture: Image.Image | None, words: str) -> None:
         st.image(picture, width="stretch", alt=words)
 
 
-def explained(exported: ExportedModel, seen: PictureRegions, sentence: Sentence, in_words: str) -> None:
+def explained(exported: ExportedModel, seen: PictureRegions, sentence: Sentence, alt: str) -> None:
     """A picture, and below it the words of a sentence in the colours of the regions that they depend on.
 
     Args:
         exported: the model whose order is explained.
         seen: the picture and its regions.
         sentence: that it was found for.
-        in_words: what it shows, for those who do not see it.
+        alt: what it shows, for those who do not see it.
     """
     picture = None if seen.picture is None else seen.picture.copy()
     (explanation,) = explain(_judge(exported, sentence.language), *sentence, seen.regions[None])
     words = coloured_words(picture, explanation, seen.boxes)
-    shown(picture, in_words)
+    shown(picture, alt)
     if words:
         st.markdown(words)
 

@@ -23,6 +23,7 @@ def pixels_job(corpus: Job, size: int, digest: str | None) -> Job:
     """
 
     def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
+        """Write them."""
         write_pixels(folder, pictures, images, size, "generate regions (vse.options.target=regions)")
 
     return _job(f"pixels-{size}", corpus, {"size": size, "pictures": digest}, write, "train")
@@ -32,6 +33,7 @@ def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
     """The job that writes them of all images, which an image encoder reads; arguments as above."""
 
     def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
+        """Write them."""
         write_pixels(folder, pictures, images, size, "read its regions (vse.image_encoder=null)")
 
     return _job(f"pictures-{size}", corpus, {"size": size, "pictures": digest}, write)
@@ -49,6 +51,7 @@ def network_pictures_job(name: str, corpus: Job, digest: str | None) -> Job:
     """
 
     def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
+        """Write them."""
         paths = files_of(pictures, images, "freeze the image tower and read regions (vse.model=san)")
         write_network_pixels(folder, NetworkPixels(name), images, paths, cores())
 

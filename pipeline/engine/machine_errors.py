@@ -51,10 +51,10 @@ def line_of(error: OSError) -> str | None:
     if error.errno is None and not short:
         return None
     advice = _ADVICE[errno.ENOSPC] if short else _ADVICE.get(error.errno or 0, "check the file and its folder")
-    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else "a file or the output: "
+    where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "a file or the output"
     if "lightning_logs" in Path(where).parts and error.errno in _NOT_ALLOWED:
         advice = "run the command from a folder where you may write"
-    return f"{where}{error.strerror or error}; {advice}"
+    return f"{where}: {error.strerror or error}; {advice}"
 
 
 def of_machine(error: Exception, path: Path) -> OSError | None:

@@ -127,6 +127,7 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
     chosen = {language: words for language, words in recipe.report.words.items() if language in languages}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the pictures."""
         model, text = load_model(inputs["model"], pretrained)
         images = _TestImages(inputs["corpus"], images_in(inputs), languages)
         frequent = images.frequent_words()
@@ -227,6 +228,7 @@ def _joint_space(
     some = random.Random(0).sample(range(total), min(_SPACE, total))
 
     def crop(place: int) -> Image.Image | None:
+        """The picture of a region."""
         image, region = divmod(some[place], count)
         return cut_out(images.picture(ids[image]), boxes[image, region])
 

@@ -63,6 +63,7 @@ def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
     """Rank by the mean of saved similarity matrices (mmt-retrieval, "fusion")."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks by the mean."""
         ranks: dict[str, dict[str, RetrievalRanks]] = {"val": {}, "test": {}}
         for split, languages in (("val", settings.select), ("test", settings.test)):
             for language in languages:

@@ -121,6 +121,7 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks."""
         made_of = model_fingerprint(inputs["first"])
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
         data, encoded = encode_test(open_test(inputs, settings.test, settings))
@@ -181,6 +182,7 @@ def by_likelihood(training: Training) -> Row:
     trained = training.train(settings.model)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks."""
         module, text, captions, store, trainer = test = open_test(inputs, settings.test, settings)
         data, encoded = encode_test(test)
         model, sample, ranks = module.model.to(device_of(trainer)), _sample(captions, store), {}

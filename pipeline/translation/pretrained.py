@@ -91,6 +91,7 @@ def captioner_job(
     search = BeamSettings(settings.beam_size, settings.length_penalty)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write, and leave the captions."""
         network = ImageTextTranslator(name, prompt, captioner.longest, captioner.revision, CAPTIONER)
         human, tokens = captions_in(inputs["corpus"]), AnswerTokens(network.processor.tokenizer, language)
         images, store = training_images(human), RegionStore(inputs["corpus"] / "regions", check_values=False)

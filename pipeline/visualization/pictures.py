@@ -116,6 +116,7 @@ def wrap(line: Line, width: int, size: int = _SIZE) -> list[tuple[str, str]]:
     lines = [""]
 
     def too_long(part: str) -> bool:
+        """Is it longer than a line?"""
         return sum(font.getlength(run) for run, font in _runs(part, size)) > width
 
     for word in text.split():

@@ -154,6 +154,11 @@ def test_hypotheses_take_along_what_is_theirs():
     assert torch.equal(follow(tensor, beam), expected)
 
 
+def test_no_sentences_have_no_translations(model):
+    memory = model.encode(SOURCE, LENGTHS).select(torch.arange(0))
+    assert beam_search(model, memory, BeamSettings(2), BEGIN, END, 8) == []
+
+
 def test_beam_size_zero_is_refused():
     with pytest.raises(ModelError, match="at least 1"):
         BeamSettings(beam_size=0)

@@ -119,9 +119,10 @@ def test_what_has_no_name_may_be_the_output() -> None:
     assert line.startswith("a file or the output: No space left on device; make room")
 
 
-def test_logs_that_may_not_be_written_are_no_matter_of_artifacts() -> None:
-    line = line_of(OSError(errno.EACCES, "Permission denied", "/their/lightning_logs/scenes"))
-    assert line == "/their/lightning_logs/scenes: Permission denied; run the command from a folder where you may write"
+@pytest.mark.parametrize("path", ["/their/lightning_logs/scenes", "/their/lightning_logs"])
+def test_logs_that_may_not_be_written_are_no_matter_of_artifacts(path: str) -> None:
+    line = line_of(OSError(errno.EACCES, "Permission denied", path))
+    assert line == f"{path}: Permission denied; run the command from a folder where you may write"
 
 
 def test_weights_that_may_not_be_read_are_not_called_damaged(tmp_path: Path, monkeypatch) -> None:
