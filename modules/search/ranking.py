@@ -5,26 +5,21 @@ the scores of equal vectors may differ in the last bit, and a tie would be decid
 compare close scores again in float64, and ranks by blocks count scores that differ by rounding alone as ties.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities import dim_zero_cat
 
 from modules.errors import ModelError
 from modules.metrics.retrieval import (
     NO_QUERY,
     RetrievalRanks,
     best_captions,
-    image_folds,
     image_ranks_from_counts,
     require_finite,
     require_links,
-    retrieval_scores,
 )
-from modules.search.encodings import Encoding, Encodings, Similarity
+from modules.search.encodings import Encodings, Similarity
 from modules.search.index import VectorIndex
 
 CLOSE = 1e-5  # bound of float32 rounding for unit vectors; closer scores are compared again in float64
@@ -189,94 +184,6 @@ def block_similarity(
                 with torch.no_grad():  # ends before the yield, so that it does not affect the caller
                     scores = similarity(images[rows], captions[columns])
                 yield rows, columns, scores
-
-
-class RetrievalMetric(Metric):
-    """Retrieval scores of encodings that are added in batches, on one or several devices.
-
-    Images or captions that are repeated (by DDP's sampler) are removed by id. Each process must add at least one
-    batch, as it needs the tensor types to gather.
-
-    Args:
-        similarity: the model's score; a bound method, as the metric would register the weights of a module.
-        rank: ranking function of (similarity, images, captions, caption_image (C,)); default `exact_ranks`.
-
-    Attributes:
-        ranks: ranks of the last `compute`, with images and captions in ascending order of their ids.
-        folds: image ids of each fold, set before `compute`; `fold_ranks` then holds the ranks in each fold.
-    """
-
-    caption_image_ids: list[Tensor]
-    full_state_update = False
-    is_differentiable = False
-    higher_is_better = True
-
-    def __init__(
-        self,
-        similarity: Similarity,
-        rank: Callable[[Similarity, Encodings, Encodings, Tensor], RetrievalRanks] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.similarity, self.rank = similarity, rank or exact_ranks
-        self.ranks: RetrievalRanks | None = None
-        self.folds: Sequence[Tensor] = ()
-        self.fold_ranks: list[RetrievalRanks] = []
-        for kind in ("image", "caption"):
-            for state in ("vectors", "lengths", "ids"):
-                self.add_state(f"{kind}_{state}", default=[], dist_reduce_fx="cat")
-        self.add_state("caption_image_ids", default=[], dist_reduce_fx="cat")
-
-    def update(
-        self, images: Encoding, image_ids: Tensor, captions: Encoding, caption_ids: Tensor, caption_image_ids: Tensor
-    ) -> None:
-        """Add one batch; T may differ between batches.
-
-        Args:
-            images: vectors (B, T, H) and mask (B, T) bool.
-            image_ids: (B,) integers.
-            captions: vectors (C, T, H) and mask (C, T) bool.
-            caption_ids: (C,) integers.
-            caption_image_ids: (C,) id of each caption's image, in this batch or any other.
-        """
-        for kind, (vectors, mask), ids in (("image", images, image_ids), ("caption", captions, caption_ids)):
-            getattr(self, f"{kind}_vectors").append(vectors[mask])  # without padding, to concatenate batches of any T
-            getattr(self, f"{kind}_lengths").append(mask.sum(dim=1))
-            getattr(self, f"{kind}_ids").append(ids)
-        self.caption_image_ids.append(caption_image_ids)
-
-    def compute(self) -> dict[str, float]:
-        """Return `retrieval_scores` of all batches; ModelError if an image of a caption or fold is missing."""
-        images, _, image_ids = self._distinct("image")
-        captions, kept, _ = self._distinct("caption")
-        links = _positions(image_ids, dim_zero_cat(self.caption_image_ids)[kept], "captions belong to")
-        self.ranks = self.rank(self.similarity, images, captions, links)
-        cut = [_positions(image_ids, fold.to(image_ids), "positions of a fold belong to") for fold in self.folds]
-        parts = image_folds(links, len(image_ids), cut)
-        self.fold_ranks = [self.rank(self.similarity, images.select(i), captions.select(c), at) for i, c, at in parts]
-        return retrieval_scores(self.ranks)
-
-    def _distinct(self, kind: str) -> tuple[Encodings, Tensor, Tensor]:
-        """Return the first encoding of each id, its row, and the id, all in the order of the ids."""
-        if not len(getattr(self, f"{kind}_ids")):
-            raise ModelError(f"no {kind} to rank; call update before compute")
-        ids = dim_zero_cat(getattr(self, f"{kind}_ids"))
-        distinct, inverse = ids.unique(return_inverse=True)
-        order = torch.arange(len(ids), device=ids.device)
-        kept = torch.full_like(distinct, len(ids)).scatter_reduce(0, inverse, order, "amin")
-        names = (f"{kind}_vectors", f"{kind}_lengths")
-        vectors, lengths = (dim_zero_cat(getattr(self, name)) for name in names)
-        for name, whole in zip(names, (vectors, lengths), strict=True):
-            setattr(self, name, [whole])  # the batches are no longer held beside it
-        return Encodings.behind_each_other(vectors, lengths).select(kept), kept, distinct
-
-
-def _positions(ids: Tensor, wanted: Tensor, what: str) -> Tensor:
-    """Return the positions of the wanted ids (N,) among ascending ids; ModelError if one is missing."""
-    positions = torch.searchsorted(ids, wanted).clamp(max=len(ids) - 1)
-    if len(missing := wanted[ids[positions] != wanted]):
-        raise ModelError(f"{len(missing)} {what} images without an encoding, first {int(missing[0])}; add all images")
-    return positions
 
 
 def _scale(queries: Tensor, gallery: Tensor) -> Tensor:

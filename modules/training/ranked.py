@@ -1,19 +1,18 @@
 """Validation and test of retrieval models."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from modules.distributed import sum_over_ranks
 from modules.errors import ModelError
+from modules.layers.recurrent import widen
 from modules.losses.pairs import Pairs
-from modules.metrics.retrieval import RetrievalRanks
+from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.retrieval_models.base import Batch, RetrievalModel
-from modules.search.encodings import Encoding, Encodings, Similarity
-from modules.search.ranking import RetrievalMetric, block_similarity, ranks_by_score
+from modules.search.encoded_test import EncodedTest, GatheredTest
+from modules.search.encodings import Encoding
 from modules.training.base import TrainedModule
 from modules.training.encoding_checks import check_model
 
@@ -24,30 +23,34 @@ class RankedModule(TrainedModule):
     Args:
         model: the model.
         test_languages: languages of validation and test.
+        select: languages whose sum of rsum is logged as `val/rsum`.
 
     Attributes:
-        ranks: ranks of the last validation or test, by language.
+        ranks: ranks of the last validation or test, by language, with images and captions in ascending order of keys.
         latest: the losses of the last training step by name.
-        scores: if set to a dict, the test adds its similarity matrices (I, C) by language; None (default): it does not.
-        folds: image keys of each test fold; empty: no folds.
-        fold_ranks: ranks of each fold of the last test, by language.
     """
 
-    def __init__(self, model: RetrievalModel, test_languages: list[str]) -> None:
+    def __init__(self, model: RetrievalModel, test_languages: Sequence[str], select: Sequence[str] = ()) -> None:
         super().__init__()
-        self.model, self.test_languages = model, test_languages
-        self.metrics = {
-            language: RetrievalMetric(self._similarity, partial(self._rank, language)) for language in test_languages
-        }
+        self.model, self.test_languages, self._select = model, test_languages, select
+        self.metrics = {language: GatheredTest(self._similarity) for language in test_languages}
         self.ranks: dict[str, RetrievalRanks] = {}
-        self.scores: dict[str, Tensor] | None = None
-        self.folds: Sequence[Tensor] = ()
         self._checked, self.latest = False, dict[str, Tensor]()
-        self.fold_ranks: dict[str, list[RetrievalRanks]] = {}
 
-    @abstractmethod
+    def seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the regions (I, R, D) of a batch's images and their mask; a frozen image encoder sees a batch once."""
+        if "seen" in batch:
+            return batch["seen"], batch["seen_mask"]
+        encoder = self.model.image_encoder
+        regions, mask = self.model.see(widen(batch["regions"]), batch["region_mask"])
+        if encoder is not None and not encoder.is_trained:
+            batch |= {"seen": regions, "seen_mask": mask}
+        return regions, mask
+
     def encode(self, batch: Batch) -> tuple[Encoding, Encoding]:
         """Encode the images and captions of this device's part of a batch."""
+        images = self.model.encode_images(*self.seen(batch))
+        return images, self.model.encode_captions(batch["tokens"], batch["lengths"], batch["language"])
 
     @property
     def selects(self) -> str:
@@ -105,7 +108,7 @@ class RankedModule(TrainedModule):
         There it is the number of epochs to the end of pre-training, below 0, so that the last one is the best so far.
         """
         scores = self._rank_all("val")
-        rsum = sum(scores[language]["rsum"] for language in self.hparams["select"])
+        rsum = sum(scores[language]["rsum"] for language in self._select)
         self.log("val/rsum", rsum, prog_bar=True)
         if self.selects != "val/rsum":
             self.log(self.selects, rsum if self.main_epoch >= 0 else float(self.main_epoch))
@@ -116,32 +119,25 @@ class RankedModule(TrainedModule):
             self.validation_step(batch, batch_idx)
 
     def on_test_epoch_end(self) -> None:
-        """Log R@K; store the ranks by language in `ranks`, and those of each fold in `fold_ranks`."""
-        tested = self._rank_all("test", self.folds)
-        self.fold_ranks = {language: self.metrics[language].fold_ranks for language in tested}
+        """Log R@K; store the ranks by language in `ranks`."""
+        self._rank_all("test")
 
-    def _rank_all(self, stage: str, folds: Sequence[Tensor] = ()) -> dict[str, dict[str, float]]:
-        scores = {}
+    def gathered(self) -> dict[str, EncodedTest]:
+        """Return what steps on all devices have encoded, by language, and forget it; none where it has no captions."""
+        found = {}
         for language, metric in self.metrics.items():
-            metric.folds = folds
             captions = torch.tensor(sum(len(ids) for ids in metric.caption_image_ids), device=self.device)
             if sum_over_ranks(captions, self.trainer.world_size):  # zero if validation lacks the language
-                scores[language] = metric.compute()
-                self.log_dict({f"{stage}/{language}/{name}": value for name, value in scores[language].items()})
+                found[language] = metric.compute()
             metric.reset()
-        self.ranks = {language: ranks for language in scores if (ranks := self.metrics[language].ranks) is not None}
+        return found
+
+    def _rank_all(self, stage: str) -> dict[str, dict[str, float]]:
+        self.ranks = {language: test.ranks(self.model.score) for language, test in self.gathered().items()}
+        scores = {language: retrieval_scores(ranks) for language, ranks in self.ranks.items()}
+        for language, figures in scores.items():
+            self.log_dict({f"{stage}/{language}/{name}": value for name, value in figures.items()})
         return scores
 
     def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         return self.model.similarity(images, captions)
-
-    def _rank(
-        self, language: str, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor
-    ) -> RetrievalRanks:
-        """`ranks_by_score`; the scores of the whole test set are kept where `scores` asks for them."""
-        if self.scores is not None and language not in self.scores:  # the whole test set is ranked before its folds
-            whole = torch.empty(len(images), len(captions))
-            for rows, columns, block in block_similarity(similarity, images, captions, 512):
-                whole[rows, columns] = block.float().cpu()
-            self.scores[language] = whole
-        return ranks_by_score(self.model.score, similarity, images, captions, links)

@@ -86,7 +86,7 @@ class Retrieval(RankedModule):
         cached_chunk: int = 0, taught_types: Sequence[bool] | None = None, teaching_contrast: float = 0.1,
         warmup_steps: int = 0,
     ) -> None:  # fmt: skip
-        super().__init__(build_model(model, **arguments), test_languages)
+        super().__init__(build_model(model, **arguments), test_languages, select)
         self.save_hyperparameters()
         self._shares: dict[type, float] = {PretrainedWords: pretrained_rate, ImageEncoder: image_encoder_rate}
         for part in self.model.modules():
@@ -107,16 +107,6 @@ class Retrieval(RankedModule):
         self.collapse, self._warned = CollapseWatch(2 if kind in CONTRASTIVE else 1), False
         self._draws = 0
         self._watched: Tensor | None = None
-
-    def seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the regions (I, R, D) of a batch's images and their mask; a frozen image encoder sees a batch once."""
-        if "seen" in batch:
-            return batch["seen"], batch["seen_mask"]
-        encoder = self.model.image_encoder
-        regions, mask = self.model.see(widen(batch["regions"]), batch["region_mask"])
-        if encoder is not None and not encoder.is_trained:
-            batch |= {"seen": regions, "seen_mask": mask}
-        return regions, mask
 
     def augmented(self, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mask of regions, the tokens and the lengths of captions; in training some of them are dropped."""

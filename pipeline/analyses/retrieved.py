@@ -18,12 +18,13 @@ from data.text import plain_words
 from modules.metrics.captions import caption_scores
 from modules.metrics.cider import CiderD, DocumentFrequencies, document_frequencies
 from modules.metrics.retrieval import image_folds
+from modules.search.encoded_test import EncodedTest
 from modules.search.ranking import first_captions
 from pipeline.analyses.description import Analysis, Line
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
 from pipeline.recipes.overlays import DEPTH, MEASURES
-from pipeline.retrieval.ranks import Encoded, encode_test, folds_of, open_test
+from pipeline.retrieval.ranks import encode_split, folds_of, open_test
 from pipeline.retrieval.rows import Trained
 from pipeline.vectors.images import images_of
 
@@ -61,8 +62,8 @@ def retrieved_job(model: Trained) -> Job | None:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode the test, find the first captions, compare them with those of the image."""
         test = open_test(inputs, settings.test, settings)
-        data, encoded = encode_test(test)
-        folds = [_places(data, fold) for fold in folds_of(data, settings.folds, settings.test)]
+        data, encoded = encode_split(test)
+        folds = folds_of(data, settings.folds, settings.test)
         figures: dict[str, dict[str, dict[str, float]]] = {"test": {}, "folds": {}}
         for language, encodings in encoded.items():
             scorer = _scorer(test.captions, data, encodings.links, language)
@@ -161,25 +162,20 @@ def training_frequencies(captions: Table, language: str) -> DocumentFrequencies 
     return document_frequencies(documents.values()) if documents else None
 
 
-def _first(encoded: Encoded, images: Tensor, captions: Tensor) -> NDArray[np.int64]:
+def _first(encoded: EncodedTest, images: Tensor, captions: Tensor) -> NDArray[np.int64]:
     """Rows of the first captions of some images among some captions, (I, k)."""
     parts = encoded.images.select(images), encoded.captions.select(captions)
     return captions[first_captions(encoded.similarity, *parts, DEPTH).cpu()].numpy()
 
 
-def _in_folds(scorer: _Scorer, encoded: Encoded, folds: Sequence[Tensor]) -> dict[str, float]:
+def _in_folds(scorer: _Scorer, encoded: EncodedTest, folds: Sequence[Tensor]) -> dict[str, float]:
     """Means of the figures over folds, each with a gallery of its own; none where a fold has none."""
     parts = [
         scorer.score(_first(encoded, images, captions), images.numpy())
-        for images, captions, _ in image_folds(encoded.links, len(encoded.images), folds)
+        for images, captions, _ in image_folds(encoded.links.cpu(), len(encoded.images), folds)
     ]
     known = [part[1] for part in parts if part is not None]
     return {key: sum(fold[key] for fold in known) / len(known) for key in known[0]} if len(known) == len(folds) else {}
-
-
-def _places(data: RetrievalData, fold: Tensor) -> Tensor:
-    """Rows of a fold's images in the order of their encodings."""
-    return torch.searchsorted(torch.tensor(data.image_keys("test")).unique(), fold)
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

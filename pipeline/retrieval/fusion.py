@@ -16,7 +16,15 @@ from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.retrieval.preconditions import read_in_validation
-from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, validation_scores, write_ranks
+from pipeline.retrieval.ranks import (
+    encode_split,
+    folds_of,
+    open_test,
+    ranked,
+    ranking_job,
+    validation_scores,
+    write_ranks,
+)
 from pipeline.retrieval.rows import Row, recall_headline
 from pipeline.retrieval.training import Training
 from pipeline.vectors.images import test_inputs
@@ -45,14 +53,13 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         for split, languages in (("val", settings.select), ("test", settings.test)):
             test = open_test(inputs, read_in_validation(captions, languages, settings.test), settings)
-            found = test.module.scores = dict[str, Tensor]()
-            data = rank_split(test, split)
+            data, encoded = encode_split(test, split)
             for language in languages:
                 images, ids = map(np.array, data.ranked(split, language))
-                links = test.module.ranks[language].caption_image.cpu().numpy()
+                scores, links = encoded[language].scores().numpy(), encoded[language].links.cpu().numpy()
                 path = folder / f"similarity-{split}-{language}.npz"
-                np.savez(path, scores=found[language].numpy(), images=images, captions=ids, links=links)
-        return {"test": write_ranks(folder, test.module.ranks)}
+                np.savez(path, scores=scores, images=images, captions=ids, links=links)
+        return {"test": write_ranks(folder, ranked(test, encoded))}
 
     plain = {"test": settings.test, "select": settings.select}
     name = trained.name.replace("vse-", "similarity-", 1)
@@ -83,12 +90,15 @@ def in_folds(training: Training) -> Row:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the ranks on all images, and the means over folds."""
         test = open_test(inputs, settings.test, settings)
-        module = test.module
-        rank_split(test, folds=settings.folds)
-        images = float(len(module.folds[0]))
-        folds = {language: fold_scores(ranks) | {"images": images} for language, ranks in module.fold_ranks.items()}
+        data, encoded = encode_split(test)
+        cut = folds_of(data, settings.folds, settings.test)
+        folds = {
+            language: fold_scores([whole.part(rows).ranks(test.module.model.score) for rows in cut])
+            | {"images": float(len(cut[0]))}
+            for language, whole in encoded.items()
+        }
         validated = read_manifest(inputs["model"])["metrics"].get("val", {})
-        return {"test": write_ranks(folder, module.ranks), "folds": folds, "val": validated}
+        return {"test": write_ranks(folder, ranked(test, encoded)), "folds": folds, "val": validated}
 
     name = row.job.name.replace("vse-", f"folds-{settings.folds}-", 1)
     plain = {"test": settings.test, "folds": settings.folds}

@@ -15,7 +15,7 @@ from data.text_inputs import TextInput
 from modules.metrics.language_probe import probe, universal_vectors
 from modules.retrieval_models import RetrievalModel
 from modules.search.encodings import Encoding
-from modules.training.retrieval import Retrieval
+from modules.training.ranked import RankedModule
 from pipeline.retrieval.ranks import ModelTest
 
 BOTH = "both"
@@ -75,7 +75,7 @@ def encoded_twins(test: ModelTest, other: Mapping[str, str], language: str) -> T
     return Twins(rows, images, encoded_captions, torch.tensor(own), torch.tensor(twin))
 
 
-def own_above_twin(module: Retrieval, twins: Twins, part: str) -> Tensor:
+def own_above_twin(module: RankedModule, twins: Twins, part: str) -> Tensor:
     """Whether each caption (C,) scores its own picture above its twin, by a branch or by `BOTH`; ties are wrong."""
     images, captions = twins.images, twins.captions
     if part != BOTH:

@@ -10,7 +10,7 @@ from data.captions import HUMAN, Caption, write_captions
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.retrieval.ranks import open_test, rank_split, ranking_job, write_ranks
+from pipeline.retrieval.ranks import encode_split, open_test, ranked, ranking_job, write_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
@@ -80,8 +80,8 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
                 for row, (best, *_) in zip(rows, translations, strict=True)
             ]
             tables.append(Table.from_list(translated, features=test.captions.features))
-            rank_split(test._replace(captions=tables[-1]))
-            ranks[source] = test.module.ranks[target]
+            _, encoded = encode_split(test._replace(captions=tables[-1]))
+            ranks[source] = ranked(test, encoded)[target]
         write_captions((Caption(**row) for table in tables for row in table.to_list()), folder / "translated.parquet")
         return {"test": write_ranks(folder, ranks)}
 

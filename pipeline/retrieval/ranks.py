@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +14,9 @@ from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.text_inputs import TextInput
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
-from modules.search.encodings import Encodings, Similarity
-from modules.training.retrieval import Retrieval
+from modules.retrieval_models import build_model
+from modules.search.encoded_test import EncodedTest
+from modules.training.ranked import RankedModule
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.console import stage_command
 from pipeline.engine.job import Job, Run
@@ -32,24 +32,24 @@ from pipeline.vectors.images import images_in
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
 
 
-class Encoded(NamedTuple):
-    """What a model ranks in one language: a gallery of images and captions, and its score.
+class EncodedModule(RankedModule):
+    """A trained model whose validation and test leave what they would rank.
 
     Attributes:
-        similarity: the score.
-        images: encodings of I images, in the order of `RetrievalData.ranked`.
-        captions: encodings of C captions, in the same order.
-        links: (C,) row of each caption's image, on the CPU.
+        encoded: the test of each language.
     """
 
-    similarity: Similarity
-    images: Encodings
-    captions: Encodings
-    links: torch.Tensor
+    encoded: dict[str, EncodedTest]
+
+    def on_validation_epoch_end(self) -> None:
+        """Keep what was encoded."""
+        self.encoded = self.gathered()
+
+    on_test_epoch_end = on_validation_epoch_end
 
 
 class ModelTest(NamedTuple):
-    """What a trained model is tested with: the arguments of `rank_split` and `encode_test`.
+    """What a trained model is tested with.
 
     Attributes:
         module: the model, ready to be tested in some languages.
@@ -57,14 +57,16 @@ class ModelTest(NamedTuple):
         store: what it reads of images.
     """
 
-    module: Retrieval
+    module: EncodedModule
     text: TextInput
     captions: Table
     store: RegionStore
     trainer: TrainerSettings
 
 
-def load_module(folder: Path, languages: Sequence[str], pretrained: str | None = None) -> tuple[Retrieval, TextInput]:
+def load_module(
+    folder: Path, languages: Sequence[str], pretrained: str | None = None
+) -> tuple[EncodedModule, TextInput]:  # fmt: skip
     """A trained retrieval model, ready to be tested in some languages, and its text input.
 
     Args:
@@ -77,10 +79,7 @@ def load_module(folder: Path, languages: Sequence[str], pretrained: str | None =
     """
     name, arguments, text = read_network(folder, pretrained)
     with refusing_other_code(folder, "vse", "--force"):
-        module = Retrieval(
-            name, arguments, loss=None, margin=0, type_weights=None, warmup_epochs=0, learning_rate=0, decay_epoch=1,
-            decay=1, test_languages=list(languages), select=[],
-        )  # fmt: skip
+        module = EncodedModule(build_model(name, **arguments), languages)
     load_weights(module.model, folder / "weights.safetensors")
     return module.eval(), text
 
@@ -99,33 +98,23 @@ def ranking_job(
     return Job(name, "vse", version, plain, inputs, run, True, asdict(settings.trainer), recall_headline)
 
 
-def rank_split(test: ModelTest, split: str = "test", folds: int = 1) -> RetrievalData:
-    """Rank the images and captions of `test` or `val` in the module's languages; what was ranked.
-
-    The ranks are left in `module.ranks`, those of each fold of the test in `module.fold_ranks`.
+def encode_split(test: ModelTest, split: str = "test") -> tuple[RetrievalData, dict[str, EncodedTest]]:
+    """Encode the images and captions of `test` or `val` in the module's languages; what was read, and its encodings.
 
     Raises:
-        RecipeError: the model does not read such regions, or the test cannot be cut into such folds.
+        RecipeError: the model does not read such regions.
     """
     module, text, captions, store, settings = test
     if store.dim != module.model.input_dim:
         raise RecipeError(f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.input_dim}")
     data = RetrievalData(captions, store, text, [], module.model.languages, {split: module.test_languages})
-    module.folds = folds_of(data, folds, module.test_languages) if split == "test" else []
     evaluate_split(make_trainer(settings), split, module, data)
-    return data
+    return data, module.encoded
 
 
-def encode_test(test: ModelTest) -> tuple[RetrievalData, dict[str, Encoded]]:
-    """Encode the test in the module's languages, without ranking it; what was encoded, and its encodings by language.
-
-    Raises:
-        RecipeError: the model does not read such regions.
-    """
-    encoded: dict[str, Encoded] = {}
-    for language, metric in test.module.metrics.items():
-        metric.rank = partial(_keep, encoded, language)
-    return rank_split(test), encoded
+def ranked(test: ModelTest, encoded: Mapping[str, EncodedTest]) -> dict[str, RetrievalRanks]:
+    """The ranks of each language by the score of the model that encoded it."""
+    return {language: encodings.ranks(test.module.model.score) for language, encodings in encoded.items()}
 
 
 def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:
@@ -183,7 +172,7 @@ def read_runs(folders: Sequence[Path], languages: Sequence[str]) -> list[dict[st
 
 
 def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[torch.Tensor]:
-    """The images of each fold of the test, none if there is but one.
+    """The images of each fold of the test, as rows of an `EncodedTest`; none if there is but one.
 
     Raises:
         RecipeError: folds would not be equal, or one has no caption in a tested language.
@@ -201,13 +190,5 @@ def folds_of(data: RetrievalData, count: int, languages: Sequence[str]) -> list[
                     f"vse.folds is {count}, but fold {number} has no human caption in {language!r}; take fewer folds, "
                     "or leave the language out of vse.test"
                 )
-    return list(folds)
-
-
-def _keep(
-    encoded: dict[str, Encoded], language: str,
-    similarity: Similarity, images: Encodings, captions: Encodings, links: torch.Tensor,
-) -> RetrievalRanks:  # fmt: skip
-    """Keep what a metric would rank; nobody reads the ranks, so all are 1."""
-    encoded[language] = Encoded(similarity, images, captions, links.cpu())
-    return RetrievalRanks(torch.ones_like(links), torch.ones(len(images), dtype=torch.long), links)
+    ascending = torch.tensor(keys).unique()
+    return [torch.searchsorted(ascending, fold) for fold in folds]

@@ -25,7 +25,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.retrieval.ranks import encode_test, open_test, ranking_job, read_ranks, write_ranks
+from pipeline.retrieval.ranks import encode_split, open_test, ranking_job, read_ranks, write_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.training.model_files import device_of, model_fingerprint
@@ -97,11 +97,11 @@ def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the indexes, and the ranks by them."""
-        data, encoded = encode_test(open_test(inputs, settings.test, settings))
+        data, encoded = encode_split(open_test(inputs, settings.test, settings))
         made_of, ranks = model_fingerprint(inputs["model"]), {}
         for language, gallery in encoded.items():
             images, captions = gallery.images.single(), gallery.captions.single()
-            ranks[language] = ranks_by_index(images.float(), captions.float(), gallery.links.to(images.device))
+            ranks[language] = ranks_by_index(images.float(), captions.float(), gallery.links)
             for part, ids, vectors in zip(
                 _parts(language), data.ranked("test", language), (images, captions), strict=True
             ):
@@ -124,7 +124,7 @@ def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSe
         """Leave the ranks."""
         made_of = model_fingerprint(inputs["first"])
         lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
-        data, encoded = encode_test(open_test(inputs, settings.test, settings))
+        data, encoded = encode_split(open_test(inputs, settings.test, settings))
         for language in encoded:
             for part, ids in zip(_parts(language), data.ranked("test", language), strict=True):
                 _require_ids(inputs["index"], part, ids)
@@ -184,7 +184,7 @@ def by_likelihood(training: Training) -> Row:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks."""
         module, text, captions, store, trainer = test = open_test(inputs, settings.test, settings)
-        data, encoded = encode_test(test)
+        data, encoded = encode_split(test)
         model, sample, ranks = module.model.to(device_of(trainer)), _sample(captions, store), {}
         texts = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
         for language in languages:

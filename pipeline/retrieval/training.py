@@ -40,7 +40,7 @@ from pipeline.retrieval.preconditions import (
     watched_languages,
 )
 from pipeline.retrieval.probes import language_probe, twin_scores
-from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
+from pipeline.retrieval.ranks import EncodedModule, ModelTest, folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, recall_headline, slots_of
 from pipeline.retrieval.weights import start_network, start_scale, start_weights
 from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row
@@ -248,7 +248,7 @@ class _Run:
         evaluate_split(make_trainer(settings.trainer, log_dir, callbacks=shown), "test", module, data)
         tested = write_ranks(folder, module.ranks)
         self._log_result(log_dir, tested, validated)
-        test = ModelTest(module, text, captions, store, settings.trainer)
+        test = ModelTest(EncodedModule(module.model, settings.test), text, captions, store, settings.trainer)
         return {
             "test": tested, "val": validated, "twins": twin_scores(test, twins_of(inputs["corpus"]), folder),
             "steps_an_epoch": len(data.train_dataloader()) if settings.epochs else 0, "vocabulary": len(text),

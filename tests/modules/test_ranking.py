@@ -2,6 +2,7 @@
 
 import multiprocessing
 import socket
+from unittest import mock
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from torch import Tensor
 
 from modules.errors import ModelError
 from modules.metrics.retrieval import RetrievalRanks, retrieval_ranks, retrieval_scores
+from modules.search.encoded_test import GatheredTest, RetrievalMetric
 from modules.search.encodings import Encoding, Encodings
-from modules.search.ranking import RetrievalMetric, block_similarity, exact_ranks, first_captions, ranks_by_index
+from modules.search.ranking import block_similarity, exact_ranks, first_captions, ranks_by_index
 
 
 def inner_product(images: Encoding, captions: Encoding) -> Tensor:
@@ -184,7 +186,7 @@ def part(encoding: Encoding, rows: Tensor) -> Encoding:
     return vectors[:, :longest], mask[:, :longest]
 
 
-def feed(metric: RetrievalMetric, batches: list[list[int]], seed: int = 0) -> None:
+def feed(metric: GatheredTest, batches: list[list[int]], seed: int = 0) -> None:
     """Give batches of images with their captions; ids are not row numbers."""
     images, captions, links = sets(seed, 9, 20)
     for batch in batches:
@@ -198,17 +200,12 @@ def whole_scores() -> dict[str, float]:
     return retrieval_scores(retrieval_ranks(best_word_and_region(images, captions), links))
 
 
-def whole_matrix(similarity, images: Encodings, captions: Encodings, links: Tensor) -> RetrievalRanks:
-    return retrieval_ranks(similarity(images[:], captions[:]), links)
-
-
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
-@pytest.mark.parametrize("rank", [None, whole_matrix])
 @pytest.mark.parametrize(
     "batches", [[list(range(9))], [[8, 3], [0, 1, 2, 4, 5], [6, 7]], [[0, 1, 2, 3, 4], [5, 6, 7, 8], [0, 1]]]
 )
-def test_metric_gathers_batches_and_drops_repeats(batches: list[list[int]], rank) -> None:
-    metric = RetrievalMetric(best_word_and_region, rank)
+def test_metric_gathers_batches_and_drops_repeats(batches: list[list[int]]) -> None:
+    metric = RetrievalMetric(best_word_and_region)
     feed(metric, batches)
     assert metric.compute() == pytest.approx(whole_scores())
     assert metric.ranks is not None
@@ -220,33 +217,35 @@ def test_metric_gathers_batches_and_drops_repeats(batches: list[list[int]], rank
 
 def test_metric_ranks_by_index() -> None:
     image, caption, links = vectors_with_duplicates(0, 12, 30)
-    metric = RetrievalMetric(inner_product, lambda _, i, c, rows: ranks_by_index(i.single(), c.single(), rows))
+    metric = RetrievalMetric(inner_product, "inner product")
     metric.update(one_vector(image), torch.arange(12), one_vector(caption), torch.arange(30), links)
-    assert metric.compute() == retrieval_scores(retrieval_ranks(image @ caption.T, links))
+    with mock.patch("modules.search.ranking.ranks_by_index", wraps=ranks_by_index) as by_index:
+        assert metric.compute() == retrieval_scores(retrieval_ranks(image @ caption.T, links))
+    assert by_index.call_count == 1
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
-def test_metric_ranks_folds_by_themselves_from_what_it_holds() -> None:
+def test_the_gathered_test_has_all_scores_and_parts_of_its_images_with_their_captions() -> None:
     images, captions, links = sets(0, 9, 20)
-    metric = RetrievalMetric(best_word_and_region)
-    feed(metric, [[8, 3], [0, 1, 2, 4, 5], [6, 7], [0, 1]])
-    whole = metric.compute()
-    assert metric.fold_ranks == []
-    folds = [torch.tensor(rows) for rows in ([5, 1, 7], [0, 8, 2], [6, 4, 3])]
-    metric.folds = [100 - rows for rows in folds]
-    metric.reset()
-    feed(metric, [[8, 3], [0, 1, 2, 4, 5], [6, 7], [0, 1]])
-    assert metric.compute() == whole == pytest.approx(whole_scores())
+    gathered = GatheredTest(best_word_and_region)
+    feed(gathered, [[8, 3], [0, 1, 2, 4, 5], [6, 7], [0, 1]])
+    test = gathered.compute()
     scores = best_word_and_region(images, captions)
-    for rows, ranks in zip(folds, metric.fold_ranks, strict=True):
+    ascending = torch.arange(9).flip(0)  # their ids are 100 - row
+    torch.testing.assert_close(test.scores(), scores[ascending])
+    torch.testing.assert_close(test.scores(block=2), scores[ascending])
+    assert torch.equal(test.links, ascending[links])
+    for rows in (torch.tensor(rows) for rows in ([5, 1, 7], [0, 8, 2], [6, 4, 3])):
         columns = torch.isin(links, rows).nonzero()[:, 0]
         within = torch.stack([(rows == links[c]).nonzero()[0, 0] for c in columns])
-        assert_same(ranks, retrieval_ranks(scores[rows][:, columns], within))
-    metric.folds = [torch.tensor([100, 77])]
-    metric.reset()
-    feed(metric, [list(range(9))])
-    with pytest.raises(ModelError, match="1 positions of a fold belong to images without an encoding, first 77"):
-        metric.compute()
+        assert_same(test.part(ascending[rows]).ranks(), retrieval_ranks(scores[rows][:, columns], within))
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_a_test_of_one_image_and_one_caption_keeps_its_shape() -> None:
+    gathered, one = GatheredTest(inner_product), one_vector(torch.ones(1, 4))
+    gathered.update(one, torch.tensor([3]), one, torch.tensor([0]), torch.tensor([3]))
+    assert gathered.compute().links.tolist() == [0]
 
 
 def test_a_caption_of_an_image_that_never_came_is_an_error() -> None:

@@ -13,7 +13,7 @@ from modules.search.ranking import exact_ranks
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.retrieval.ranks import ModelTest, encode_test, load_module, read_ranks
+from pipeline.retrieval.ranks import ModelTest, encode_split, load_module, read_ranks
 from tests.modules.test_ranking import assert_same
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import GXN, Tiny, at, without_english
@@ -63,7 +63,7 @@ def test_ranks_of_the_whole_gallery_are_those_of_the_decoder_alone(made: Tiny, g
     for language in ("en", "de"):
         module, text = load_module(trained, [language])
         settings = TrainerSettings("cpu", threads=1, progress=False)
-        data, encoded = encode_test(ModelTest(module, text, captions, store, settings))
+        data, encoded = encode_split(ModelTest(module, text, captions, store, settings))
         images, ids = data.ranked("test", language)
         words = {row["caption_id"]: text.encode(row["text"], language) for row in rows}
         model = module.model

@@ -20,7 +20,7 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.reporting.analyses import tables_of
 from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
-from pipeline.retrieval.ranks import ModelTest, load_module, rank_split
+from pipeline.retrieval.ranks import ModelTest, encode_split, load_module
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import Tiny
 
@@ -56,9 +56,8 @@ def test_figures_are_those_of_the_first_captions_one_image_at_a_time(made: Tiny)
     corpus = made.job("corpus")
     captions, store = read_captions(corpus / "captions.parquet"), RegionStore(corpus / "regions")
     module, text = load_module(made.job("vse-san-human-1"), ["en", "de"])
-    module.scores = {}
     settings = TrainerSettings("cpu", threads=1, progress=False)
-    data = rank_split(ModelTest(module, text, captions, store, settings))
+    data, encoded = encode_split(ModelTest(module, text, captions, store, settings))
     rows = captions.to_list()
     for language in ("en", "de"):
         own = [row for row in rows if row["language"] == language and row["source"] == "human"]
@@ -69,11 +68,11 @@ def test_figures_are_those_of_the_first_captions_one_image_at_a_time(made: Tiny)
         frequencies = document_frequencies(training.values())
         images, names = data.ranked("test", language)
         about = {row["caption_id"]: row for row in own if row["split"] == "test"}
-        found = read_retrieved(made.job("retrieved-san-human-1"), language)
+        found, scored = read_retrieved(made.job("retrieved-san-human-1"), language), encoded[language].scores()
         assert found.images.tolist() == images
         assert found.captions.shape == found.cider.shape == (len(images), 5)
         for place, image in enumerate(images):
-            scores, listed = module.scores[language][place], found.captions[place].tolist()
+            scores, listed = scored[place], found.captions[place].tolist()
             best = scores[[names.index(name) for name in listed]]
             torch.testing.assert_close(best, scores.sort(descending=True).values[:5])  # of equal ones either is first
             for rank, name in enumerate(listed):
