@@ -21,16 +21,30 @@ _Jobs = Mapping[int, Job]
 """By seed."""
 
 
+class MeasuredLine(NamedTuple):
+    """A line of what was measured.
+
+    Attributes:
+        cells: what stands behind the name of its row or system.
+        label: of the line.
+        means: of its figures.
+    """
+
+    cells: list[str]
+    label: str = ""
+    means: Sequence[Mean] = ()
+
+
 class Measured(NamedTuple):
-    """What was measured of a line of a table, a row or a system.
+    """What was measured of a row or a system.
 
     Attributes:
         n: of how many items; 0 where it was not measured.
-        lines: the cells behind its name.
+        lines: of the table.
     """
 
     n: int
-    lines: list[list[str]]
+    lines: list[MeasuredLine]
 
 
 def analysis_tables(
@@ -66,7 +80,7 @@ def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Itera
         }
         n = next((result.n for result in measured.values() if result.n), 0)
         title = about.title.format(system=cells[0][0], language=language, size=size(n, folds), corpus=corpus)
-        lines = [line for key, result in measured.items() for line in _named(about, key, result.lines)]
+        lines = [line for key, result in measured.items() for line in _named(about, key, result)]
         baselines = _baselines(figures, about, next(iter(rows.values())), language) if rows and about.baselines else []
         if n or not about.optional:
             yield TextTable(f"{title}; {over}", about.heads, [*lines, *baselines])
@@ -91,7 +105,7 @@ def _of_second_set(name: str, figures: Figures, cells: Cells) -> Iterator[TextTa
         for language in languages or [""]:
             found = measure(figures, about, jobs, Subject(about.split, *key, language, task=on))
             measured += found.n
-            lines += [[*key, language, *line[1:]] if found.n else [*key, *line] for line in found.lines]
+            lines += [[*key, language, *cells[1:]] if found.n else [*key, *cells] for cells, *_ in found.lines]
     if measured:
         yield TextTable(f"{about.title.format(corpus=on)}; {INTERVALS}", about.heads, lines)
 
@@ -110,11 +124,11 @@ def measure(figures: Figures, about: Analysis, jobs: Sequence[Job], subject: Sub
     if not done:
         reason = figures.not_run(jobs)
         blank = [""] * (len(about.heads) - (3 if about.systems else 2))
-        return Measured(0, [] if about.optional and reason != NOT_RUN else [[reason, *blank]])
+        return Measured(0, [] if about.optional and reason != NOT_RUN else [MeasuredLine([reason, *blank])])
     n = int(scores[0][part + lines[0].count])
     subject = replace(subject, n=n, split=fold_split(n) if folds else subject.split)
     known = [line for line in lines if part + line.metrics[0] in scores[0]]
-    return Measured(n, [_cells(figures, about, line, done, scores, subject, part) for line in known])
+    return Measured(n, [_line(figures, about, line, done, scores, subject, part) for line in known])
 
 
 def size(n: int, folds: bool) -> str:
@@ -124,10 +138,10 @@ def size(n: int, folds: bool) -> str:
     return f", mean of folds of {n:,} images" if folds else f" ({n:,} images)"
 
 
-def _cells(
+def _line(
     figures: Figures, about: Analysis, line: Line, jobs: Sequence[Job], scores: Sequence[Mapping[str, float]],
     subject: Subject, part: str = "",
-) -> list[str]:  # fmt: skip
+) -> MeasuredLine:  # fmt: skip
     """A line: label, means over seeds with the interval of one, the number of seeds, and what is counted."""
     ends, means = (None, None) if part else _ends(figures, line, jobs, subject.language), []
     for place, metric in enumerate(line.metrics):
@@ -145,7 +159,7 @@ def _cells(
     if about.counted:
         counted = sum(job_scores.get(about.counted[1], 0.0) for job_scores in scores)
         shown.append(f"{counted:.0f} of {subject.n * len(jobs):,}")
-    return [line.label, *shown] if about.label else shown
+    return MeasuredLine([line.label, *shown] if about.label else shown, line.label, means)
 
 
 def _ends(figures: Figures, line: Line, jobs: Sequence[Job], language: str) -> Ends:
@@ -159,11 +173,11 @@ def _ends(figures: Figures, line: Line, jobs: Sequence[Job], language: str) -> E
     return rounded(line.ends(folders, language, figures.recipe.report.resamples))
 
 
-def _named(about: Analysis, line: tuple[str, str], cells: Sequence[list[str]]) -> Iterator[list[str]]:
+def _named(about: Analysis, row: tuple[str, str], measured: Measured) -> Iterator[list[str]]:
     """Lines of a row with its name before them; where systems are named, before the first."""
-    for place, shown in enumerate(cells):
-        names = list(line) if about.systems else [line[1]]
-        yield [*(["", ""] if place and about.systems else names), *shown]
+    for place, line in enumerate(measured.lines):
+        names = list(row) if about.systems else [row[1]]
+        yield [*(["", ""] if place and about.systems else names), *line.cells]
 
 
 def _baselines(figures: Figures, about: Analysis, jobs: _Jobs, language: str) -> Iterator[list[str]]:
@@ -173,7 +187,7 @@ def _baselines(figures: Figures, about: Analysis, jobs: _Jobs, language: str) ->
         done, scores = figures.run([baselines], language, line.metrics[0])
         if done:
             subject = Subject(about.split, line.label, "–", language, int(scores[0][line.count]))
-            shown = _cells(figures, about, line, done, scores, subject)[: len(about.measures) + 1]
+            shown = _line(figures, about, line, done, scores, subject).cells[: len(about.measures) + 1]
             yield [line.label, *shown, *[""] * (len(about.heads) - 1 - len(shown))]
 
 

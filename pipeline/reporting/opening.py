@@ -19,7 +19,7 @@ from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import CorpusSettings, Recipe
 from pipeline.recipes.systems import CAPTION, members_of, parse_path, parse_system
 from pipeline.reporting.records import Result
-from pipeline.reporting.results import BESIDE, Compared, Seeds
+from pipeline.reporting.results import Compared, Seeds
 from pipeline.retrieval.reranking import is_better
 from pipeline.retrieval.rows import slots_of
 
@@ -180,13 +180,12 @@ def _gains(
     """What rows with translated captions, or with sentences alone, have beside the first row without them."""
     sources = {name: {slot.source for slot in slots_of(settings, name)} for _, name in own}
     kinds = {name: kind for name, of_row in sources.items() if (kind := _kind(of_row)) is not None}
-    parts = [(*one.label.partition(BESIDE)[::2], one) for one in compared if one.metric == "mean_recall"]
-    gains = [(row, base, one) for row, base, one in parts if row in kinds and base not in kinds]
+    gains = [it for it in compared if it.metric == "mean_recall" and it.row in kinds and it.base not in kinds]
     said = []
-    for kind, language in dict.fromkeys((kinds[row], one.language) for row, _, one in gains):
-        own_gains = [(row, base, one) for row, base, one in gains if (kinds[row], one.language) == (kind, language)]
-        base = own_gains[0][1]
-        differences = {row: one.difference for row, other, one in own_gains if other == base}
+    for kind, language in dict.fromkeys((kinds[it.row], it.language) for it in gains):
+        own_gains = [it for it in gains if (kinds[it.row], it.language) == (kind, language)]
+        base = own_gains[0].base
+        differences = {it.row: it.difference for it in own_gains if it.base == base}
         listed = ", ".join(f"{row} {d.value:+.1f} ({d.low:+.1f} … {d.high:+.1f})" for row, d in differences.items())
         said.append(f"{kind}, {language_name(language)}, beside {base}: {listed} points; {_verdict(differences)}.")
     return said

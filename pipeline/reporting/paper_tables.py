@@ -10,7 +10,7 @@ from pipeline.engine.machine import process_rank
 from pipeline.engine.runner import Runner
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Table
-from pipeline.reporting.analyses import BESIDE_RECALL, analysis_tables, measure, size
+from pipeline.reporting.analyses import BESIDE_RECALL, MeasuredLine, analysis_tables, measure, size
 from pipeline.reporting.records import record, records_of
 from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, Mean, Subject, by_line
 from pipeline.retrieval.rows import Cells
@@ -175,7 +175,7 @@ def _tests(
         (first_cells[left], first_cells[right]) for left, right in compare if {left, right} <= first_cells.keys()
     ]
     pairs = [
-        (f"{' '.join(cell)} − {base[1] if cell[0] == base[0] else ' '.join(base)}", cells[cell], cells[base])
+        (" ".join(cell), base[1] if cell[0] == base[0] else " ".join(base), cells[cell], cells[base])
         for cell, base in wanted
         if cell != base and base in cells
     ]
@@ -193,31 +193,33 @@ def _captions_table(figures: Figures, settings: Table, cells: Cells) -> TextTabl
         measured = measure(figures, about, jobs, Subject("test", system, title, language), settings.folds)
         n = n or measured.n
         published = settings.systems[system].published.get(name, [])
-        lines += _beside(system, title, measured.lines, list(_by_rank(published)))
+        lines += _beside(system, title, measured.lines, _by_rank(published))
     for system, values in settings.published.items():
-        lines += [[system, "published", *ranked, "", ""] for ranked in _by_rank(values)]
+        lines += [_published_line(system, *ranked) for ranked in _by_rank(values).items()]
     title = f"{settings.title}; {figures.label} ({figures.task_of(language)}), {language}{size(n, settings.folds)}"
     return TextTable(f"{title}; {INTERVALS}", ["system", *about.heads], lines)
 
 
 def _beside(
-    system: str, title: str, ours: Sequence[list[str]], published: Sequence[list[str]]
+    system: str, title: str, ours: Sequence[MeasuredLine], published: Mapping[str, Sequence[float | None]]
 ) -> Iterator[list[str]]:  # fmt: skip
     """Lines of a system: at each rank its own, and below it what was published and the difference."""
-    theirs = {ranked[0]: ranked for ranked in published}
     for own in ours:
-        yield [system, title, *own]
-        if (ranked := theirs.pop(own[0], None)) is not None:
-            yield ["", "published", *ranked, "", ""]
-            pairs = zip(own[1 : len(ranked)], ranked[1:], strict=True)
-            yield ["", "difference", own[0],
-                   *(f"{float(cell) - float(base):+.1f}" if base else "" for cell, base in pairs), "", ""]  # fmt: skip
-    for ranked in theirs.values():  # where nothing was run
-        yield ["", "published", *ranked, "", ""]
+        yield [system, title, *own.cells]
+        if theirs := published.get(own.label):
+            yield _published_line("", own.label, theirs)
+            pairs = zip(own.means, theirs, strict=True)
+            away = ["" if value is None else f"{mean.value - value:+.1f}" for mean, value in pairs]
+            yield ["", "difference", own.label, *away, "", ""]
+    run = {own.label for own in ours}
+    yield from (_published_line("", *ranked) for ranked in published.items() if ranked[0] not in run)
 
 
-def _by_rank(values: Sequence[float | None]) -> Iterator[list[str]]:
-    """Rank and published figures, of each rank that has some."""
+def _published_line(system: str, rank: str, values: Sequence[float | None]) -> list[str]:
+    return [system, "published", rank, *("" if value is None else f"{value:.1f}" for value in values), "", ""]
+
+
+def _by_rank(values: Sequence[float | None]) -> dict[str, Sequence[float | None]]:
+    """Rank → published figures, of each rank that has some."""
     many = len(ANALYSES["retrieved"].measures)
-    for rank_of, start in enumerate(range(0, len(values), many), 1):
-        yield [str(rank_of), *("" if value is None else f"{value:.1f}" for value in values[start : start + many])]
+    return {str(rank): values[start : start + many] for rank, start in enumerate(range(0, len(values), many), 1)}

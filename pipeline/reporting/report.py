@@ -23,7 +23,6 @@ from pipeline.reporting.paper_tables import paper_tables, variants_of
 from pipeline.reporting.records import COUNTS_OF_CAPTIONS, Result, record, records_of, rounded, write_results
 from pipeline.reporting.rerank import rerank_tables
 from pipeline.reporting.results import (
-    BESIDE,
     INTERVALS,
     NOT_RUN,
     ONE_SEED,
@@ -296,7 +295,7 @@ class _ReportTables(Figures):
         }
         names = [name for name, finished in jobs.items() if finished]
         pairs = [
-            (f"{name}{BESIDE}{base}", jobs[name], jobs[base])
+            (name, base, jobs[name], jobs[base])
             for place, base in enumerate(names[:2]) for name in names[place + 1 :]
         ]  # fmt: skip
         title = f"Paired differences over the same {language} test images ({self.task_of(language)})"

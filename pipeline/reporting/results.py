@@ -23,8 +23,6 @@ NO_INTERVAL = "–"
 MEDIANS = ("t2i_medr", "i2t_medr")
 R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
-BESIDE = " − "
-"""Between the rows of a difference, in its label."""
 ONE_SEED = "one seed: images only"
 """What intervals of one training hold: they do not say how far another one may lie away."""
 INTERVALS = f"95 % over images, and over seeds where there are several; {ONE_SEED}"
@@ -60,13 +58,15 @@ class Compared:
     """A row beside another one, on the same test images and seeds.
 
     Attributes:
-        label: `mt-f − none`.
+        row: `mt-f`.
+        base: the other one.
         language: of the captions.
         metric: that is compared.
         difference: with its interval.
     """
 
-    label: str
+    row: str
+    base: str
     language: str
     metric: str
     difference: Difference
@@ -95,8 +95,10 @@ class Mean:
         return shown_interval(None if low is None else low - less, None if high is None else high - less, sign)
 
     def seeds(self, of: str = "images") -> str:
-        """How many runs, as `over_seeds` has it."""
-        return over_seeds(self.by_seed, self.interval(), of)
+        """How many runs, and the standard deviation over them; of one, what alone its interval is over (`of`)."""
+        if len(self.by_seed) > 1:
+            return f"{len(self.by_seed)} (sd {stdev(self.by_seed):.1f})"
+        return "1" if self.ends[0] is None else f"1 {_only(of)}"
 
 
 @dataclass(frozen=True)
@@ -272,25 +274,29 @@ class Figures:
         return ""
 
     def differences(
-        self, title: str, pairs: Iterable[tuple[str, Mapping[int, Job], Mapping[int, Job]]], language: str, metric: str
+        self,
+        title: str,
+        pairs: Iterable[tuple[str, str, Mapping[int, Job], Mapping[int, Job]]],
+        language: str,
+        metric: str,
     ) -> TextTable:
         """How rows differ from others on the same images and the seeds of both, by a paired test.
 
         Args:
             title: of the table.
-            pairs: a label, the row's jobs by seed, and those of the row that it is compared with.
+            pairs: a row and the one that it is compared with, and the jobs of both by seed.
             language: of the captions.
             metric: whose difference is shown.
 
         Returns:
             a line a pair, without those of which no seed's ranks are here.
         """
-        lines = [(label, self._difference(label, jobs, base, language, metric)) for label, jobs, base in pairs]
+        lines = [(f"{pair[0]} − {pair[1]}", self._difference(*pair, language, metric)) for pair in pairs]
         heads = ["difference", metric.replace("_", " "), "95 %", "p", "by seed"]
         return TextTable(f"{title}; {INTERVALS}", heads, [[label, *cells] for label, cells in lines if cells])
 
     def _difference(
-        self, label: str, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str
+        self, row: str, beside: str, jobs: Mapping[int, Job], base: Mapping[int, Job], language: str, metric: str
     ) -> list[str]:  # fmt: skip
         seeds = sorted(
             seed for seed in jobs.keys() & base.keys()
@@ -303,7 +309,7 @@ class Figures:
         ranks = [run[language] for run in read_runs(folders, [language])]
         difference = paired_difference(ranks[: len(seeds)], ranks[len(seeds) :], self.recipe.report.resamples)[metric]
         by_seed = [self.scores(jobs[s])[language, metric] - self.scores(base[s])[language, metric] for s in seeds]
-        self.compared.append(Compared(label, language, metric, difference))
+        self.compared.append(Compared(row, beside, language, metric, difference))
         seen = " ".join(f"{value:+.2f}" for value in by_seed)
         return [*shown_difference(difference), seen if len(by_seed) > 1 else f"{seen} {_only('images')}"]
 
@@ -311,19 +317,6 @@ class Figures:
 def shown_interval(low: float | None, high: float | None, sign: Literal["", "+"] = "") -> str:
     """An interval as tables print it; with `sign` `+` that of a difference."""
     return NO_INTERVAL if low is None else f"{low:{sign}.1f} … {high:{sign}.1f}"
-
-
-def over_seeds(values: Sequence[float], interval: str, of: str = "images") -> str:
-    """The number of seeds, and the standard deviation over them; of one, what alone its interval is over.
-
-    Args:
-        values: one a seed.
-        interval: beside it, as `shown_interval` prints it.
-        of: what the interval is over.
-    """
-    if len(values) > 1:
-        return f"{len(values)} (sd {stdev(values):.1f})"
-    return str(len(values)) if interval == NO_INTERVAL else f"{len(values)} {_only(of)}"
 
 
 def _only(of: str) -> str:

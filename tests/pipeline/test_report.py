@@ -15,7 +15,7 @@ from pipeline.reporting import opening
 from pipeline.reporting.opening import trained_on
 from pipeline.reporting.records import add_records
 from pipeline.reporting.report import report
-from pipeline.reporting.results import over_seeds, shown_interval
+from pipeline.reporting.results import Mean
 from pipeline.translation.augment import diversity
 from tests.pipeline.finished import OVERRIDES, arrays, finish, record, scores
 
@@ -127,9 +127,9 @@ def test_ranks_of_another_test_are_one_line(here) -> None:
 
 
 def test_only_what_has_an_interval_says_what_it_is_over():
-    assert over_seeds([40.0, 60.0], "1.0 … 2.0") == "2 (sd 14.1)"
-    assert over_seeds([40.0], "1.0 … 2.0", "pairs") == "1 (pairs only)"
-    assert over_seeds([40.0], shown_interval(None, None)) == "1"
+    assert Mean([40.0, 60.0], (1.0, 2.0)).seeds() == "2 (sd 14.1)"
+    assert Mean([40.0], (1.0, 2.0)).seeds("pairs") == "1 (pairs only)"
+    assert Mean([40.0]).seeds() == "1"
 
 
 def test_a_recipe_may_refuse_to_test_a_language_that_a_row_never_saw(here):
