@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli import main
 from pipeline.recipes.loading import CONFIGS, load_recipe
 
 pytestmark = pytest.mark.whole
@@ -180,13 +181,19 @@ def test_what_finds_words_is_added_when_settings_a_recipe_or_its_base_ask_for_it
 ) -> None:
     (checkout.folder / "mine.yaml").write_text("base: coco-3\n")
     checkout.make("setup")
-    for nothing in ("ARGS=--vse.segment=words --force", "ARGS=--help", "RECIPE=multi30k", "RECIPE=scenes-gxn"):
-        assert checkout.make(target, nothing)[0] == []
-    assert checkout.make(target, "RECIPE=coco-3", "ARGS=--vse.segment characters")[0] == []
-    for asks in ("RECIPE=coco-3", "RECIPE=mine.yaml"):
-        assert checkout.make(target, asks)[0] == [".[asian]"]
-        assert checkout.make(target, asks)[0] == []
-        (checkout.venv / ".setup-asian").unlink()
+    assert checkout.make(target, "ARGS=--vse.segment=words --force")[0] == []
+    assert checkout.make(target, "RECIPE=mine.yaml")[0] == [".[asian]"]
+    assert checkout.make(target, "RECIPE=mine.yaml")[0] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [("multi30k", ""), ("scenes-gxn", ""), ("coco-3", "asian"), ("coco-3 --vse.segment characters", ""),
+     ("scenes --vse.words fasttext", "fasttext")],
+)  # fmt: skip
+def test_extras_that_a_recipe_asks_for(words: str, needed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["extras", "--recipe", *words.split()]) == 0
+    assert capsys.readouterr().out.partition(":")[0] == needed
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", ".ci/constraints.txt"])

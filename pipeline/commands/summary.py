@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from pipeline.engine.console import by_make, command, info, is_verbose
 from pipeline.engine.machine import process_rank
@@ -11,10 +11,9 @@ from pipeline.graph import Graph
 from pipeline.recipes.systems import parse_system
 from pipeline.reporting.records import Result
 from pipeline.reporting.report import write_report
+from pipeline.retrieval.rows import Row
 from pipeline.training.trainer import LOGS
 from pipeline.visualization.text_table import TextTable
-
-_UNSEEN = " (not trained on "
 
 
 def summary(graph: Graph, chosen: Sequence[str]) -> None:
@@ -28,7 +27,7 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
         return
     for sheet in written.sheets if is_verbose() else ():
         sheet.show()
-    own = {(row.system, row.name) for row in graph.rows}
+    own = {(row.system, row.title(language)): row for row in graph.rows for language in graph.recipe.vse.test}
     for table in (translation_table(written.results), retrieval_table(written.results, own)):
         if table.rows:
             table.show_lines()
@@ -57,17 +56,22 @@ def translation_table(results: Sequence[Result]) -> TextTable:
     return _table("translation, test", cells, [f"{source} {head}" for source in directions for head in heads.values()])
 
 
-def retrieval_table(results: Sequence[Result], own: Collection[tuple[str, str]]) -> TextTable:
-    """Mean recall on test of each training configuration of a recipe, by language; `own` are systems and rows."""
+def retrieval_table(results: Sequence[Result], own: Mapping[tuple[str, str], Row]) -> TextTable:
+    """Mean recall on test of each row of a recipe, by language.
+
+    Args:
+        results: figures of the recipe.
+        own: system and title in a language → its rows.
+    """
     scores = [score for score in results if score.split == "test" and score.metric == "mean_recall"]
     cells: dict[str, dict[str, str]] = {}
     marked = False
     for score in scores:
-        row, unseen, _ = score.source.partition(_UNSEEN)
-        if (score.system, row) not in own:
+        if (row := own.get((score.system, score.source))) is None:
             continue
-        cells.setdefault(row, {})[score.language] = f"{score.value:.1f}{'*' if unseen else ''}"
-        marked = marked or bool(unseen)
+        unseen = score.language in row.unseen
+        cells.setdefault(row.name, {})[score.language] = f"{score.value:.1f}{'*' if unseen else ''}"
+        marked = marked or unseen
     note = "; * without captions of that language" if marked else ""
     return _table(f"mean recall, test{note}", cells, list(dict.fromkeys(score.language for score in scores)))
 

@@ -9,7 +9,7 @@ from tests.fuzz.case import LIGHT
 
 pytestmark = pytest.mark.whole
 
-FEW = 25
+FEW = 12
 
 
 @pytest.mark.timeout(120)

@@ -133,8 +133,11 @@ def emptied(path: Path) -> None:
     path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("name", ["last.ckpt", "best.ckpt"])
-@pytest.mark.parametrize("spoil", [cut_short, emptied, pickled, another_network, without_weights])
+@pytest.mark.parametrize(
+    ("spoil", "name"),
+    [(spoil, "last.ckpt") for spoil in (cut_short, emptied, pickled, another_network, without_weights)]
+    + [(spoil, "best.ckpt") for spoil in (cut_short, another_network)],
+)
 def test_a_checkpoint_that_is_spoiled(stopped: Tiny, tmp_path: Path, capsys, spoil, name: str) -> None:
     copy = Tiny(tmp_path)
     shutil.copytree(stopped.workspace.root, copy.workspace.root)

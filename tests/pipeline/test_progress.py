@@ -16,6 +16,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.reporting.records import Result
+from pipeline.retrieval.rows import Row
 from pipeline.stages import all_jobs
 from pipeline.training import trainer as training
 from tests.pipeline.tiny import Tiny, ran
@@ -245,11 +246,17 @@ def test_the_summary_shows_translators_by_direction_and_rows_by_language() -> No
     shown = translation_table(results)
     assert shown.heads[1:] == ["en-de BLEU", "en-de ambiguous words %", "de-en BLEU"]
     assert shown.rows == [["mt", "38.7", "50.0", "–"], ["mmt", "39.5", "–", "40.0"], ["nmt_opus", "–", "–", "41.0"]]
-    shown = retrieval_table(results, {("san", "none"), ("san", "mt-f")})
+    job = Job("vse-san", "vse", 1, {}, {}, lambda folder, inputs: {})
+    none, both = (
+        Row(name, 1, job, (), "san", frozenset({"de", "en"}), frozenset(unseen))
+        for name, unseen in (("none", {"de"}), ("mt-f", ()))
+    )
+    own = {("san", row.title(language)): row for row in (none, both) for language in ("de", "en")}
+    shown = retrieval_table(results, own)
     assert shown.heads[1:] == ["en", "de"]
     assert shown.rows == [["none", "51.7", "2.0*"], ["mt-f", "52.0", "–"]]
     assert "*" in shown.heads[0]
-    assert retrieval_table([], set()).rows == translation_table([]).rows == []
+    assert retrieval_table([], {}).rows == translation_table([]).rows == []
 
 
 def test_bars_are_drawn_in_a_terminal_alone(monkeypatch) -> None:
