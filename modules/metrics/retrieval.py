@@ -16,6 +16,7 @@ from modules.errors import ModelError
 
 CUTS = (1, 5, 10)
 RECALLS = tuple(f"{task}_r{k}" for task in ("t2i", "i2t") for k in CUTS)
+MEDIANS = ("t2i_medr", "i2t_medr")
 NO_QUERY = "no query has a right answer; expected at least one caption of one image"
 
 

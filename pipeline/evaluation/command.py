@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.processes import cores
-from modules.metrics.retrieval import RECALLS
+from modules.metrics.retrieval import MEDIANS, RECALLS
 from pipeline.analyses.sets import set_of_folder, set_of_recipe
 from pipeline.engine.console import info_aside
 from pipeline.engine.workspace import Workspace
@@ -16,8 +16,7 @@ from pipeline.evaluation.network_model import HUB, network_model
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.training_hashes import TRAIN, VAL
 from pipeline.recipes.settings import Recipe, ReportSettings
-from pipeline.reporting.results import MEDIANS, ONE_SEED, shown_interval
-from pipeline.visualization.text_table import TextTable, shown_difference
+from pipeline.visualization.text_table import ONE_SEED, TextTable, shown_difference, shown_interval
 
 MTEB = "mteb:"
 """What `--on` begins with where it names a task."""

@@ -10,10 +10,11 @@ from modules.retrieval_models import parameters_of_a_language
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.job import Job
 from pipeline.reporting.records import Result
-from pipeline.reporting.results import ONE_SEED, Figures, Subject
+from pipeline.reporting.results import Figures, Subject
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import NETWORK, refusing_other_code
 from pipeline.visualization.plots import Bar, Point, as_png, by_count
+from pipeline.visualization.text_table import ONE_SEED
 
 CAPTIONS, PARAMETERS = "training_captions", "language_parameters"
 """Metrics of a row of the results: captions of a language to train on, parameters that one more language adds."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from modules.metrics.retrieval import RECALLS
+from modules.metrics.retrieval import MEDIANS, RECALLS
 from pipeline.analyses.registry import ANALYSES
 from pipeline.engine.job import Job, topological_order
 from pipeline.engine.machine import process_rank
@@ -12,7 +12,7 @@ from pipeline.graph import Graph
 from pipeline.recipes.settings import Table
 from pipeline.reporting.analyses import BESIDE_RECALL, MeasuredLine, analysis_tables, measure, size
 from pipeline.reporting.records import record, records_of
-from pipeline.reporting.results import INTERVALS, MEDIANS, NOT_RUN, R_AT_K, Figures, Mean, Subject, by_line
+from pipeline.reporting.results import INTERVALS, NOT_RUN, R_AT_K, Figures, Mean, Subject, by_line
 from pipeline.retrieval.rows import Cells
 from pipeline.visualization.text_table import TextTable
 

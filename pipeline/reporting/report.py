@@ -25,13 +25,11 @@ from pipeline.reporting.rerank import rerank_tables
 from pipeline.reporting.results import (
     INTERVALS,
     NOT_RUN,
-    ONE_SEED,
     R_AT_K,
     Figures,
     Seeds,
     Subject,
     by_line,
-    shown_interval,
 )
 from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.retrieval.ranks import read_runs
@@ -39,7 +37,7 @@ from pipeline.similarity.models import sts_rows
 from pipeline.training.trainer import log_folder
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.incongruent_images import SHOWN
-from pipeline.visualization.text_table import TextTable, shown_difference
+from pipeline.visualization.text_table import ONE_SEED, TextTable, shown_difference, shown_interval
 
 
 class Written(NamedTuple):

@@ -10,10 +10,10 @@ from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank
 from pipeline.graph import Graph
 from pipeline.reporting.records import record, records_of, rounded
-from pipeline.reporting.results import NOT_RUN, ONE_SEED, Figures, Subject
+from pipeline.reporting.results import NOT_RUN, Figures, Subject
 from pipeline.translation.nbest import comparison_table
 from pipeline.translation.reranked import CHOICES, LOG_P, ORACLE
-from pipeline.visualization.text_table import TextTable, shown_difference
+from pipeline.visualization.text_table import ONE_SEED, TextTable, shown_difference
 
 
 def show_comparisons(graph: Graph, jobs: Sequence[Job]) -> None:

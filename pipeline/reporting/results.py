@@ -9,22 +9,18 @@ from typing import Literal
 from torch import Tensor
 
 from modules.metrics.intervals import FEW, Difference, bootstrap_interval, mean_interval, paired_difference
-from modules.metrics.retrieval import RECALLS
+from modules.metrics.retrieval import MEDIANS, RECALLS
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.reporting.records import Ends, Record, Result, flat_metrics, rounded, variant_of
 from pipeline.retrieval.ranks import read_ranks, read_runs
 from pipeline.retrieval.rows import Cells, Row
-from pipeline.visualization.text_table import TextTable, shown_difference
+from pipeline.visualization.text_table import ONE_SEED, TextTable, shown_difference, shown_interval
 
 NOT_RUN = "not run"
-NO_INTERVAL = "–"
-MEDIANS = ("t2i_medr", "i2t_medr")
 R_AT_K = ["t→i R@1", "5", "10", "i→t R@1", "5", "10"]
 """Heads of the columns that `Cell.shown` begins with."""
-ONE_SEED = "one seed: images only"
-"""What intervals of one training hold: they do not say how far another one may lie away."""
 INTERVALS = f"95 % over images, and over seeds where there are several; {ONE_SEED}"
 """What intervals of retrieval figures hold."""
 Seeds = Mapping[tuple[str, str], Sequence[Row]]
@@ -312,11 +308,6 @@ class Figures:
         self.compared.append(Compared(row, beside, language, metric, difference))
         seen = " ".join(f"{value:+.2f}" for value in by_seed)
         return [*shown_difference(difference), seen if len(by_seed) > 1 else f"{seen} {_only('images')}"]
-
-
-def shown_interval(low: float | None, high: float | None, sign: Literal["", "+"] = "") -> str:
-    """An interval as tables print it; with `sign` `+` that of a difference."""
-    return NO_INTERVAL if low is None else f"{low:{sign}.1f} … {high:{sign}.1f}"
 
 
 def _only(of: str) -> str:

@@ -11,10 +11,10 @@ from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.reporting.records import record, records_of, rounded
-from pipeline.reporting.results import INTERVALS, NO_INTERVAL, NOT_RUN, Figures, Subject
+from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, Subject
 from pipeline.similarity.models import StsRow, can_run, sts_rows
 from pipeline.similarity.sets import CLEAN, read_sets, read_tested
-from pipeline.visualization.text_table import TextTable
+from pipeline.visualization.text_table import NO_INTERVAL, TextTable
 
 UNDEFINED = "undefined"
 """What stands for r where all predictions, or all gold scores, are equal."""

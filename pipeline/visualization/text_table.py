@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -12,6 +13,9 @@ from rich.text import Text
 from modules.metrics.intervals import Difference
 from pipeline.engine.console import CONSOLE, printable
 
+NO_INTERVAL = "–"
+ONE_SEED = "one seed: images only"
+"""What intervals of one training hold: they do not say how far another one may lie away."""
 _BETWEEN = 2  # columns of the terminal between two columns of a table
 _SENTENCE = 60  # characters; figures and short messages have fewer, longer texts may go on in a further line
 
@@ -64,6 +68,11 @@ class TextTable:
         if least > CONSOLE.width:
             table.width = least
         CONSOLE.print(table)
+
+
+def shown_interval(low: float | None, high: float | None, sign: Literal["", "+"] = "") -> str:
+    """An interval as tables print it; with `sign` `+` that of a difference."""
+    return NO_INTERVAL if low is None else f"{low:{sign}.1f} … {high:{sign}.1f}"
 
 
 def shown_difference(found: Difference) -> list[str]:
