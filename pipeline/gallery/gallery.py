@@ -118,11 +118,14 @@ class Gallery:
         The ending of the name, or the folders before it, may be left out where only one picture is called so.
         """
         names = self._rows["name"]
-        places = [pc.index(names, spelled).as_py() for spelled in (name, composed(name))]
-        for found in (pc.starts_with(names, f"{composed(name)}."), pc.ends_with(names, f"/{composed(name)}")):
-            alike = pc.indices_nonzero(found).to_pylist()
-            places += alike if len(alike) == 1 else []
-        return next((int(place) for place in places if place >= 0), None)
+        for spelled in (name, composed(name)):
+            if (place := pc.index(names, spelled).as_py()) >= 0:
+                return int(place)
+        for find, part in ((pc.starts_with, f"{composed(name)}."), (pc.ends_with, f"/{composed(name)}")):
+            alike = pc.indices_nonzero(find(names, part)).to_pylist()
+            if len(alike) == 1:
+                return int(alike[0])
+        return None
 
     def search(
         self, query: str, top: int = 10, language: str | None = None, reranker: ExportedModel | None = None,
