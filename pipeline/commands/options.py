@@ -152,7 +152,7 @@ def runner_for(
     from pipeline.stages import jobs_of
 
     listed = partial(jobs_of, command, table=table)
-    executor = executor_for(recipe, jobs, cluster)
+    executor = executor_for(recipe, jobs, cluster, [jobs_of.__module__])
     with executor or nullcontext():
         if dry_run:
             workspace = Workspace(read_only=True)

@@ -96,9 +96,8 @@ def run_all(
             with explained("report"):
                 name = recipe or named
                 summary(graph, [*([] if name is None else [name]), *ctx.obj])
-    if not dry_run:  # the processes side by side have ended: their CPU time counts
-        here = " here" if cluster else ""
-        info(f"in all {duration(time.monotonic() - started)}, {duration(cpu_seconds())} of CPU time{here}")
+            used, here = cpu_seconds(running=True), " here" if cluster else ""  # the processes side by side still run
+            info(f"in all {duration(time.monotonic() - started)}, {duration(used)} of CPU time{here}")
 
 
 @app.command(**SETTINGS, rich_help_panel=DATA)

@@ -3,10 +3,13 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Sequence
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.context import BaseContext
 from multiprocessing.queues import SimpleQueue
 from types import TracebackType
 from typing import Any, Literal
@@ -21,6 +24,7 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 
 _MEMORY = 1.5e9  # bytes of a process; a job of the demo takes 1.0e9 at most
 _ON_A_GPU, _GPU_MEMORY = 3, 20e9  # jobs at most; bytes for each: SAN's regions of Multi30K are 4.6 GB
+_SOCKET = 70  # bytes of the folder in which the process that is forked has its socket; a path of one has 107 at most
 GPU_JOBS = "BILDWORT_GPU_JOBS"
 """Environment: how many jobs share the GPU that a process sees."""
 
@@ -62,17 +66,24 @@ class JobExecutor(Executor):
 class LocalProcesses(ProcessPoolExecutor, JobExecutor):
     """Processes of this machine, started when they are needed; they end with this one.
 
+    On Linux, without GPUs, they are forked from a process that has imported what jobs need (this takes seconds, and
+    memory that they share) and done nothing else: it has no thread, whose locks a fork would copy.
+
     Args:
         processes: how many.
         gpus: CUDA's names of the GPUs; each process sees one of them, and takes a part of its memory where several do.
+        imported: modules that jobs need.
     """
 
-    def __init__(self, processes: int, gpus: Sequence[str] = ()) -> None:
-        context = multiprocessing.get_context("spawn")
+    def __init__(self, processes: int, gpus: Sequence[str] = (), imported: Sequence[str] = ()) -> None:
+        context: BaseContext = multiprocessing.get_context("spawn")  # CUDA must not have been started before a fork
+        if sys.platform == "linux" and not gpus and len(os.fsencode(tempfile.gettempdir())) <= _SOCKET:
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload([*imported])
         queue = context.SimpleQueue()
         for number in range(processes):
             queue.put((gpus[number % len(gpus)], -(-processes // len(gpus))) if gpus else None)
-        super().__init__(processes, context, _begin, (queue,))
+        super().__init__(processes, context, _begin, (queue, dict(os.environ)))
         self.at_once = processes
 
     def submit(self, *args: Any, **kwargs: Any) -> Future:
@@ -112,8 +123,9 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(gpus: "SimpleQueue[tuple[str, int] | None]") -> None:
+def _begin(gpus: "SimpleQueue[tuple[str, int] | None]", environment: Mapping[str, str]) -> None:
     """Begin a process: it leaves Ctrl-C to its parent, and takes the next GPU, or a part of it."""
+    os.environ.update(environment)  # of now, not of when the process was started that this one is forked from
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -65,10 +65,15 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and its finished children so far."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+def cpu_seconds(running: bool = False) -> float:
+    """CPU time of this process and its finished children so far; with `running` of those that still run, too."""
+    processes = [psutil.Process()]
+    processes += processes[0].children(recursive=True) if running else []
+    spent = 0.0
+    for process in processes:
+        with suppress(psutil.Error):  # it ends just now
+            spent += sum(process.cpu_times()[:4])  # its own and its finished children's, of user and system
+    return spent
 
 
 def peak_memory_mb() -> float:

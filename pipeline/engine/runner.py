@@ -157,12 +157,15 @@ class Runner:
             )
 
 
-def executor_for(recipe: Recipe, jobs: int | None = None, cluster: str | None = None) -> JobExecutor | None:
+def executor_for(
+    recipe: Recipe, jobs: int | None = None, cluster: str | None = None, imported: Sequence[str] = ()
+) -> JobExecutor | None:  # fmt: skip
     """What performs a recipe's jobs side by side; None: one after the other, in this process.
 
     Args:
         jobs: processes of this machine; None: BILDWORT_JOBS, else as many as suit it (`processes_for`).
         cluster: address of a Dask scheduler, whose workers perform the jobs instead.
+        imported: as for `LocalProcesses`.
 
     Raises:
         RecipeError: both are given, the number is not positive, trainings run in several processes, or the cluster
@@ -191,7 +194,7 @@ def executor_for(recipe: Recipe, jobs: int | None = None, cluster: str | None = 
         return None
     gpus = gpus_of(recipe)
     many = processes_for(recipe, gpus) if jobs is None else jobs
-    return LocalProcesses(many, gpus) if many > 1 else None
+    return LocalProcesses(many, gpus, imported) if many > 1 else None
 
 
 def _perform(

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import psutil
 import pytest
@@ -300,18 +301,26 @@ def test_the_variable_gives_the_number_of_processes(monkeypatch) -> None:
     assert executor_for(recipe) is None
 
 
-def test_the_cpu_time_of_the_whole_run_is_asked_when_its_processes_have_ended(monkeypatch, capsys) -> None:
+def test_the_cpu_time_of_processes_that_still_run_counts() -> None:
+    with LocalProcesses(1) as processes:
+        spent = processes.submit(eval, "sum(range(3 * 10**7)) and __import__('time').process_time()").result(60)
+        assert cost.cpu_seconds(running=True) - cost.cpu_seconds() >= spent > 0.05
+
+
+def test_the_cpu_time_of_the_whole_run_is_asked_before_its_processes_end(monkeypatch, capsys) -> None:
     asked = []
 
     @contextmanager
     def runs(*_, **__):
-        yield None
-        asked.append("run")
+        yield None, mock.Mock()
+        asked.append("ended")
 
     monkeypatch.setattr(stages, "runner_for", runs)
-    monkeypatch.setattr(cost, "cpu_seconds", lambda: asked.append("time") or 7.0)
+    for name in ("pipeline.stages.all_jobs", "pipeline.stages.run_stages", "pipeline.commands.summary.summary"):
+        monkeypatch.setattr(name, lambda *_: None)
+    monkeypatch.setattr(cost, "cpu_seconds", lambda running: asked.append(f"running: {running}") or 7.0)
     assert main(["all", "scenes"]) == 0
-    assert asked == ["run", "time"]
+    assert asked == ["running: True", "ended"]
     assert capsys.readouterr().out.rstrip().endswith("7 s of CPU time")
 
 
@@ -323,3 +332,14 @@ def test_what_starts_all_ranks_together_goes_on_alone(monkeypatch) -> None:
     assert executor_for(recipe, 1) is None
     with pytest.raises(RecipeError, match="without torchrun or srun"):
         executor_for(recipe, 2)
+
+
+def test_processes_start_where_a_socket_has_no_room(tmp_path: Path, monkeypatch) -> None:
+    with LocalProcesses(1) as processes:
+        assert (processes._mp_context.get_start_method() == "forkserver") == (sys.platform == "linux")
+    (deep := tmp_path / ("long" * 20)).mkdir()
+    monkeypatch.setenv("TMPDIR", str(deep))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with LocalProcesses(1) as processes:
+        assert processes._mp_context.get_start_method() == "spawn"
+        assert processes.submit(len, "abc").result(60) == 3
