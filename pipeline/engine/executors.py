@@ -40,6 +40,9 @@ class JobExecutor(Executor):
     at_once: int
     remote = False
 
+    def expect(self) -> None:
+        """Called when several jobs are about to be run: what takes long to start may begin."""
+
     def check(self) -> None:
         """Called every second while jobs run.
 
@@ -76,15 +79,26 @@ class LocalProcesses(ProcessPoolExecutor, JobExecutor):
     """
 
     def __init__(self, processes: int, gpus: Sequence[str] = (), imported: Sequence[str] = ()) -> None:
-        context: BaseContext = multiprocessing.get_context("spawn")  # CUDA must not have been started before a fork
-        if sys.platform == "linux" and not gpus and len(os.fsencode(tempfile.gettempdir())) <= _SOCKET:
-            context = multiprocessing.get_context("forkserver")
+        # A process that is forked could not start CUDA where an import has asked for GPUs.
+        self._forked = (
+            sys.platform == "linux" and not gpus and len(os.fsencode(tempfile.gettempdir())) <= _SOCKET
+        )  # fmt: skip
+        context: BaseContext = multiprocessing.get_context("forkserver" if self._forked else "spawn")
+        if self._forked:
             context.set_forkserver_preload([*imported])
         queue = context.SimpleQueue()
         for number in range(processes):
             queue.put((gpus[number % len(gpus)], -(-processes // len(gpus))) if gpus else None)
         super().__init__(processes, context, _begin, (queue, dict(os.environ)))
         self.at_once = processes
+
+    def expect(self) -> None:
+        """Begin to import, beside what this process does meanwhile."""
+        if self._forked:
+            from multiprocessing import forkserver  # not on Windows
+
+            with _interrupts_blocked():
+                forkserver.ensure_running()
 
     def submit(self, *args: Any, **kwargs: Any) -> Future:
         """Perform a call in one of the processes, which is started if need be; Ctrl-C meets none that is starting."""

@@ -66,6 +66,8 @@ class Runner:
             self._progress.line_up(named)
             if wanted:
                 self._progress.expect(wanted, self.workspace.manifests_of_this_machine())
+        if self._processes is not None and len(wanted) > 1:
+            self._processes.executor.expect()
 
     def run(self, jobs: Iterable[Job], force: bool = False) -> None:
         """Run jobs and, before them, the inputs that are not done; `force` applies to the jobs themselves.
