@@ -40,7 +40,7 @@ class EncodedTest:  # no dataclass: torchmetrics would look into it and change t
         return ranks_by_score(score, self.similarity, self.images, self.captions, self.links)
 
     def part(self, rows: Tensor) -> "EncodedTest":
-        """Some of the images (in the order of their rows), and their captions."""
+        """The images of some rows (N,), in this order, and their captions."""
         ((rows, captions, links),) = image_folds(self.links, len(self.images), [rows.to(self.links.device)])
         return EncodedTest(self.similarity, self.images.select(rows), self.captions.select(captions), links)
 

@@ -139,6 +139,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _begin(gpus: "SimpleQueue[tuple[str, int] | None]", environment: Mapping[str, str]) -> None:
     """Begin a process: it leaves Ctrl-C to its parent, and takes the next GPU, or a part of it."""
+    os.environ.clear()
     os.environ.update(environment)  # of now, not of when the process was started that this one is forked from
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):

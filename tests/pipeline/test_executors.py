@@ -343,3 +343,11 @@ def test_processes_start_where_a_socket_has_no_room(tmp_path: Path, monkeypatch)
     with LocalProcesses(1) as processes:
         assert not processes._forked
         assert processes.submit(len, "abc").result(60) == 3
+
+
+def test_processes_have_the_environment_of_now(monkeypatch) -> None:
+    monkeypatch.setenv("BILDWORT_TEST", "before")
+    for value in ("before", "after", None):
+        monkeypatch.delenv("BILDWORT_TEST") if value is None else monkeypatch.setenv("BILDWORT_TEST", value)
+        with LocalProcesses(1) as processes:
+            assert processes.submit(os.getenv, "BILDWORT_TEST").result(60) == value
