@@ -65,7 +65,7 @@ def recipe_names(incomplete: str = "") -> list[str]:
 
 _RECIPE_HELP = "name of a recipe (`bildwort recipes` lists them), or a YAML file; scenes if none is given"
 RecipeArgument = Annotated[
-    str | None, typer.Argument(metavar="[RECIPE]", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
+    str | None, typer.Argument(metavar="RECIPE", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
 ]
 RecipeOption = Annotated[
     str | None, typer.Option("--recipe", "-r", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
