@@ -1,8 +1,10 @@
 """Batches for translators: pairs of token numbers, with the regions of their picture if the translator reads them."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -262,7 +264,22 @@ def loader(dataset: Dataset, sampler: Sampler, workers: int) -> DataLoader:
     return DataLoader(
         dataset, batch_size=None, sampler=sampler, num_workers=workers, persistent_workers=workers > 0,
         generator=torch.Generator().manual_seed(0), pin_memory=pinned,
+        worker_init_fn=_end_with_a_lost_batch if workers else None,
     )  # fmt: skip
+
+
+def _end_with_a_lost_batch(worker: int) -> None:
+    """Let a worker end that cannot pass on a batch, as /dev/shm is full: else the training would wait for it forever.
+
+    Args:
+        worker: its number.
+    """
+
+    def end(error: Exception, batch: Any) -> None:
+        """What the thread that passes batches on does after an error."""
+        os._exit(1)
+
+    Queue._on_queue_feeder_error = staticmethod(end)  # type: ignore[attr-defined]
 
 
 def share(numbers: Part, rank: int, world_size: int) -> Part:

@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed_version
@@ -95,14 +96,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Of bad lines of a file the first ten are a line each. SIGTERM stops it as Ctrl-C does, with the status 143.
     """
-    terminated, process = list[int](), os.getpid()
+    terminated, process = list[float](), os.getpid()
 
     def terminate(number: int, _: object) -> None:
         """Stop as by Ctrl-C; a process that this one has forked ends at once."""
         if os.getpid() != process:
             os._exit(_TERMINATED)
-        terminated.append(number)
-        raise KeyboardInterrupt
+        terminated.append(time.monotonic())
+        if len(terminated) == 1 or terminated[-1] - terminated[-2] > 1:  # `timeout` sends two, one to the whole group
+            raise KeyboardInterrupt
 
     with _handled(signal.SIGTERM, terminate):
         status = _main(list(sys.argv[1:] if arguments is None else arguments))
@@ -127,12 +129,12 @@ def _main(words: list[str]) -> int:
     try:
         quieten()
         be_verbose(False)
+        _open_closed(words)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):  # a name of a file may have bytes that are no text
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         status = _run(words)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except (DataError, ModelError, RecipeError) as error:
         for told in error.told if isinstance(error, BadLinesError) else [str(error)]:
             error_line(told)
@@ -163,6 +165,17 @@ def _main(words: list[str]) -> int:
             goes_on = "runs finished jobs again, and continues the one that was stopped"
         info_aside("stopped" if _GOES_ON.isdisjoint(words) else f"stopped; the same command {goes_on}")
     return int(status or 0)
+
+
+def _open_closed(words: Sequence[str]) -> None:
+    """Let commands that leave files work where the standard output is closed; RecipeError for others."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  # as long as the process
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+        if _GOES_ON.isdisjoint(words) and not any(word.partition("=")[0] == "--output" for word in words):
+            raise RecipeError("the standard output is closed, so that nobody would see what is found; send it to a "
+                              "file (`> FILE`)")  # fmt: skip
 
 
 def _run(words: Sequence[str]) -> Any:

@@ -14,6 +14,7 @@ These names stay as they are; all others, in `data`, `modules` and `pipeline`, m
 imported when it is first used, so that `import bildwort` takes no time.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,15 @@ def __getattr__(name: str) -> Any:
     """A public name, imported now."""
     if name not in _HOMES:
         raise AttributeError(f"bildwort has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        hidden = (error.name or "").partition(".")[0]
+        if hidden not in ("data", "modules", "pipeline"):
+            raise
+        there = getattr(sys.modules.get(hidden), "__file__", None) or "another package"
+        raise ImportError(f"{there} hides Bildwort's package {hidden!r}: rename it, or start Python in another "
+                          "folder") from None  # fmt: skip
 
 
 def __dir__() -> list[str]:

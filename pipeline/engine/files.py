@@ -19,15 +19,22 @@ _OWN = 0o600
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, text as UTF-8; its folder is made."""
+    """Write a file whole or not at all, text as UTF-8; its folder is made. What it holds already is not written."""
+    written = content if isinstance(content, bytes) else content.encode("utf-8")
+    with suppress(OSError):
+        if path.stat().st_size == len(written) and path.read_bytes() == written:
+            return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode("utf-8"))
+            file.write(written)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -122,7 +122,7 @@ def by_srun() -> bool:
     """
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1"))
     by_hand = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
-    return {"SLURM_PROCID", "SLURM_STEP_ID"} <= os.environ.keys() and not by_hand and int(tasks) > 1
+    return {"SLURM_PROCID", "SLURM_STEP_ID"} <= os.environ.keys() and not by_hand and tasks.isdigit() and int(tasks) > 1
 
 
 def run_id() -> str:

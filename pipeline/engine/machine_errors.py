@@ -17,9 +17,8 @@ from pipeline.errors import RecipeError
 _WHERE = "artifacts lie where BILDWORT_ARTIFACTS says"
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _ADVICE = {
-    **dict.fromkeys(
-        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"make room ({_WHERE}), then the same command continues"
-    ),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"make room ({_WHERE}), then the same command continues"),
+    errno.EFBIG: "allow larger files (`ulimit -f unlimited`), then the same command continues",
     **dict.fromkeys(_NOT_ALLOWED, f"allow it ({_WHERE}), then the same command continues"),
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOENT: "check the path",
@@ -51,10 +50,21 @@ def line_of(error: OSError) -> str | None:
     if error.errno is None and not short:
         return None
     advice = _ADVICE[errno.ENOSPC] if short else _ADVICE.get(error.errno or 0, "check the file and its folder")
+    if error.errno == errno.ENOENT and error.filename is None and not _here():
+        return "the current folder has been deleted; change to another one (cd)"
     where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "a file or the output"
     if "lightning_logs" in Path(where).parts and error.errno in _NOT_ALLOWED:
         advice = "run the command from a folder where you may write"
     return f"{where}: {error.strerror or error}; {advice}"
+
+
+def _here() -> bool:
+    """Is there a current folder?"""
+    try:
+        os.getcwd()  # noqa: PTH109  # it does not name the folder
+    except OSError:
+        return False
+    return True
 
 
 def of_machine(error: Exception, path: Path) -> OSError | None:
@@ -100,7 +110,10 @@ def out_of_memory(error: BaseException, stage: str) -> str | None:
 
 
 def lost_process(error: BaseException, stage: str) -> str | None:
-    """A line about another process of a distributed run that has ended; None for another error."""
+    """A line about a data worker, or another process of a distributed run, that has ended; None for another error."""
+    if "DataLoader worker" in str(error):
+        return (f"{stage}: a data worker has ended, most often as /dev/shm or the memory is too small; set "
+                "trainer.workers=0, or allow more (docker run --shm-size=2g); the same command continues")  # fmt: skip
     if not any(text in str(error).lower() for text in _LOST):
         return None
     return f"{stage}: another process of this run has ended; the same command continues from the last checkpoint"

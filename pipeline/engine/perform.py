@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from pipeline.engine.artifacts import FORMAT, source_digest, write_manifest
-from pipeline.engine.console import debug, error_line, info, status
+from pipeline.engine.console import debug, error_line, info, info_aside, status
 from pipeline.engine.files import is_held, lock, rename_atomically
 from pipeline.engine.job import Job
 from pipeline.engine.machine import Cost, library_versions, process_rank, run_id, started_together, this_machine
@@ -234,6 +234,8 @@ def _wait_for_rank_0(ready: Callable[[], bool], workspace: Workspace, job: Job) 
         RecipeError: nobody has worked on the job for `PATIENCE` seconds.
     """
     seen = looked = time.monotonic()
+    who = f"{job.name}: this is rank {process_rank()} by RANK, SLURM_PROCID or LOCAL_RANK of the environment"
+    told = False
     while not ready():
         time.sleep(0.1)
         now = time.monotonic()
@@ -242,8 +244,8 @@ def _wait_for_rank_0(ready: Callable[[], bool], workspace: Workspace, job: Job) 
             if is_held(_lock_file(workspace.folder(job))):
                 seen = now
             elif now - seen > PATIENCE and not ready():
-                raise RecipeError(
-                    f"{job.name}: this is rank {process_rank()} by RANK, SLURM_PROCID or LOCAL_RANK of the environment"
-                    f", and rank 0 has not worked on it for {PATIENCE:.0f} s; start all ranks again, or unset these "
-                    "variables"
-                )
+                raise RecipeError(f"{who}, and rank 0 has not worked on it for {PATIENCE:.0f} s; start all ranks "
+                                  "again, or unset these variables")  # fmt: skip
+            elif now - seen > PATIENCE / 30 and not told:
+                told = True
+                info_aside(f"{who}, and waits for rank 0; unset these variables if you have started it by hand")

@@ -46,6 +46,9 @@ class Workspace:
         if "::" in str(self.root):
             raise RecipeError(f"{self.root}: artifacts cannot lie in a folder with :: in its path; name another "
                               "(BILDWORT_ARTIFACTS)")  # fmt: skip
+        if self.root.is_symlink() and not self.root.exists():
+            raise RecipeError(f"{self.root}: a link to {self.root.readlink()}, which is not there; make that folder, "
+                              "or name another (BILDWORT_ARTIFACTS)")  # fmt: skip
         self.read_only = read_only
 
     def folder(self, job: Job) -> Path:

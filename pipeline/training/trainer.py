@@ -157,7 +157,7 @@ def make_trainer(
             enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*own, *bar],
             plugins=[WholeCheckpoints(), *alone], **more,
         )  # fmt: skip
-    except (ValueError, TypeError, MisconfigurationException, ImportError) as error:
+    except (ValueError, TypeError, RuntimeError, MisconfigurationException, ImportError) as error:
         reason = one_line(error, 1000)
         raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None
 

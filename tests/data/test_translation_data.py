@@ -8,7 +8,16 @@ import torch
 
 from data.regions import RegionStore, write_regions
 from data.text import BEGIN, END, PADDING
-from data.translation import InOrder, SentenceBatches, Sentences, TokenBatches, TranslationData, cut, in_order_loader
+from data.translation import (
+    InOrder,
+    SentenceBatches,
+    Sentences,
+    TokenBatches,
+    TranslationData,
+    cut,
+    in_order_loader,
+    loader,
+)
 
 LENGTHS = np.random.default_rng(0).integers(1, 20, 157)
 TOKENS = 60
@@ -182,3 +191,17 @@ def test_training_batches_count_the_longer_side_and_leave_the_global_generator_a
         assert batch["source"].numel() <= 4
     assert sorted(number for batch in train[:3] for number in batch["index"].tolist()) == [0, 1, 2]
     assert sorted(number for batch in data.val_dataloader() for number in batch["index"].tolist()) == [0, 1, 2]
+
+
+class Unsendable:
+    """What cannot be passed on, as if /dev/shm was full."""
+
+    def __reduce__(self) -> tuple:
+        raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1_2>: No space left on device (28)")
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(60)
+def test_a_worker_that_cannot_pass_on_a_batch_ends() -> None:
+    with pytest.raises(RuntimeError, match="DataLoader worker"):
+        list(loader([Unsendable()] * 3, range(3), 1))

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from pipeline.cli import main
-from pipeline.engine.machine_errors import line_of, of_machine, out_of_memory
+from pipeline.engine.files import write_atomically
+from pipeline.engine.machine_errors import line_of, lost_process, of_machine, out_of_memory
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.training.model_files import load_weights
@@ -149,3 +150,48 @@ def test_a_folder_of_artifacts_with_a_colon(tmp_path: Path, monkeypatch) -> None
     assert Workspace(Path("a:b")).root == tmp_path / "a:b"
     with pytest.raises(RecipeError, match="cannot lie in a folder with :: in its path"):
         Workspace(Path("a::b"))
+
+
+def test_a_data_worker_that_has_ended_names_shared_memory() -> None:
+    line = lost_process(RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly"), "vse")
+    assert line is not None
+    assert line.startswith("vse: a data worker has ended")
+    assert "trainer.workers=0" in line
+
+
+def test_a_folder_that_was_deleted_is_named_as_the_reason(tmp_path: Path, monkeypatch) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    unknown = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    assert line_of(unknown) == "a file or the output: No such file or directory; check the path"
+    gone.rmdir()
+    assert line_of(unknown) == "the current folder has been deleted; change to another one (cd)"
+    assert str(line_of(FileNotFoundError(errno.ENOENT, "No such file", "x.tsv"))).startswith("x.tsv: ")
+
+
+def test_a_file_that_may_not_grow_is_named(tmp_path: Path, monkeypatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as raised:
+        write_atomically(tmp_path / "a.json", "{}")
+    assert line_of(raised.value) == (
+        f"{tmp_path / 'a.json'}: File too large; allow larger files (`ulimit -f unlimited`), then the same command "
+        "continues"
+    )
+
+
+def test_what_a_file_holds_already_is_not_written(tmp_path: Path, monkeypatch) -> None:
+    write_atomically(tmp_path / "a.json", "{}")
+    monkeypatch.setattr(os, "fsync", None)  # any writing would fail
+    write_atomically(tmp_path / "a.json", b"{}")
+    with pytest.raises(TypeError):
+        write_atomically(tmp_path / "a.json", "[]")
+
+
+@pytest.mark.parametrize("target", ["nowhere", "artifacts"])
+def test_artifacts_that_are_a_link_to_nothing_are_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "artifacts").symlink_to(tmp_path / target)
+    with pytest.raises(RecipeError, match=f"artifacts: a link to .*{target}, which is not there"):
+        Workspace(tmp_path / "artifacts")

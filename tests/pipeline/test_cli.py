@@ -243,7 +243,8 @@ def test_a_reader_that_closes_our_output_is_no_error() -> None:
     [
         ("config keys vse", "", "ascii", r"\\u03b1"),
         pytest.param("translate --with mt:en-de", "<&-", "utf-8", "error: ", marks=pytest.mark.slow),
-        ("recipes", ">&-", "utf-8", ""), ("prepare $'\\xff'", "", "utf-8", "error: .*not UTF-8"),
+        ("recipes", ">&-", "utf-8", "error: the standard output is closed"),
+        ("prepare $'\\xff'", "", "utf-8", "error: .*not UTF-8"),
     ],
 )  # fmt: skip
 def test_odd_streams_and_arguments(words: str, closed: str, encoding: str, said: str, tmp_path: Path) -> None:
@@ -254,6 +255,14 @@ def test_odd_streams_and_arguments(words: str, closed: str, encoding: str, said:
     )  # fmt: skip
     assert "Traceback" not in done.stderr
     assert re.search(said, done.stdout + done.stderr)
+
+
+def test_a_stage_works_where_nobody_sees_what_it_prints(tiny: Tiny, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert tiny.main("vse") == 0
+    sys.stdout.close()
+    sys.stderr.close()
 
 
 def test_markup_in_a_path_is_text(tmp_path: Path, capsys) -> None:

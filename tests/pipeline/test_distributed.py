@@ -97,11 +97,14 @@ def _take_part(workspace: Workspace, job: Job, folder: Path) -> dict:
 
 
 @pytest.mark.parametrize("collective", [True, False])
-def test_a_rank_above_0_gives_up_when_rank_0_is_gone(workspace: Workspace, monkeypatch, collective: bool) -> None:
+def test_a_rank_above_0_gives_up_when_rank_0_is_gone(
+    workspace: Workspace, monkeypatch, collective: bool, capsys
+) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr("pipeline.engine.perform.PATIENCE", 0.3)
     with pytest.raises(RecipeError, match="rank 0 has not worked on it"):
         ran(workspace, Job("work", "mmt", 1, {}, {}, lambda folder, inputs: {}, collective=collective))
+    assert capsys.readouterr().err.count("and waits for rank 0; unset these variables") == 1
 
 
 def test_a_rank_above_0_is_patient_while_rank_0_works(workspace: Workspace, monkeypatch) -> None:
@@ -197,3 +200,14 @@ def test_what_srun_has_not_started_is_one_process(monkeypatch, environment: dict
     assert (trainer.world_size, trainer.global_rank) == (1, 0)
     monkeypatch.setenv("LOCAL_RANK", "1")  # one that Lightning has started in there
     assert process_rank() == 1
+
+
+def test_srun_that_lightning_refuses_is_one_line(monkeypatch) -> None:
+    slurm = {"JOB_ID": "1", "NTASKS": "2", "STEP_NUM_TASKS": "2", "PROCID": "0", "STEP_ID": "0", "LOCALID": "0",
+             "NODEID": "0", "JOB_NAME": "train", "NODELIST": "a"}  # fmt: skip
+    for name, value in slurm.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    with pytest.raises(RecipeError, match=r"trainer: Lightning refuses these settings: .*--ntasks-per-node=2"):
+        make_trainer(TrainerSettings(accelerator="cpu", devices=2, progress=False))
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "x")
+    assert not started_together()

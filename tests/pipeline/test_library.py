@@ -1,5 +1,6 @@
 """`import bildwort`: the public names, and what they do in one call."""
 
+import os
 import re
 import subprocess
 import sys
@@ -109,3 +110,16 @@ def test_the_trainer_of_one_s_own_on_the_site_trains(tiny: Tiny, tmp_path: Path,
     assert block.count("artifacts/jobs/corpus/KEY") == block.count("max_epochs=3") == 1
     exec(block.replace("artifacts/jobs/corpus/KEY", str(tiny.job("corpus"))).replace("max_epochs=3", "max_epochs=1"))
     assert "torch.Size([1, 1, 64])" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["data", "modules"])
+def test_a_file_that_hides_a_package_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", "import bildwort; bildwort.load_recipe"], cwd=tmp_path, text=True, capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "pipeline")  + os.pathsep + str(ROOT)}, check=False,
+    )  # fmt: skip
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {tmp_path / name}.py hides Bildwort's package '{name}': rename it, or start Python in another "
+        "folder"
+    )

@@ -110,3 +110,19 @@ def test_artifacts_of_nobody_are_told(monkeypatch, capsys) -> None:
     monkeypatch.setenv("BILDWORT_ARTIFACTS", "~nobody-of-this-name/x")
     assert cli.main(["report", "scenes"]) == 1
     assert "BILDWORT_ARTIFACTS is '~nobody-of-this-name/x': Could not" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_second_sigterm_at_once_does_not_disturb_the_end_of_the_first(monkeypatch, capsys) -> None:
+    done = []
+
+    def work(*_: object) -> None:
+        try:
+            interrupt(signal.SIGTERM)
+        finally:
+            interrupt(signal.SIGTERM)  # as `timeout` sends it to the whole group
+            done.append("cleared up")
+
+    monkeypatch.setattr("pipeline.corpus.doctor.doctor", work)
+    assert cli.main(["doctor"]) == 143
+    assert done == ["cleared up"]
+    assert capsys.readouterr().err == "stopped\n"
