@@ -301,12 +301,6 @@ def test_the_variable_gives_the_number_of_processes(monkeypatch) -> None:
     assert executor_for(recipe) is None
 
 
-def test_the_cpu_time_of_processes_that_still_run_counts() -> None:
-    with LocalProcesses(1) as processes:
-        spent = processes.submit(eval, "sum(range(3 * 10**7)) and __import__('time').process_time()").result(60)
-        assert cost.cpu_seconds(running=True) - cost.cpu_seconds() >= spent > 0.05
-
-
 def test_the_cpu_time_of_the_whole_run_is_asked_before_its_processes_end(monkeypatch, capsys) -> None:
     asked = []
 
@@ -332,22 +326,3 @@ def test_what_starts_all_ranks_together_goes_on_alone(monkeypatch) -> None:
     assert executor_for(recipe, 1) is None
     with pytest.raises(RecipeError, match="without torchrun or srun"):
         executor_for(recipe, 2)
-
-
-def test_processes_start_where_a_socket_has_no_room(tmp_path: Path, monkeypatch) -> None:
-    with LocalProcesses(1) as processes:
-        assert processes._forked == (sys.platform == "linux")
-    (deep := tmp_path / ("long" * 20)).mkdir()
-    monkeypatch.setenv("TMPDIR", str(deep))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    with LocalProcesses(1) as processes:
-        assert not processes._forked
-        assert processes.submit(len, "abc").result(60) == 3
-
-
-def test_processes_have_the_environment_of_now(monkeypatch) -> None:
-    monkeypatch.setenv("BILDWORT_TEST", "before")
-    for value in ("before", "after", None):
-        monkeypatch.delenv("BILDWORT_TEST") if value is None else monkeypatch.setenv("BILDWORT_TEST", value)
-        with LocalProcesses(1) as processes:
-            assert processes.submit(os.getenv, "BILDWORT_TEST").result(60) == value
