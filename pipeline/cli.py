@@ -35,6 +35,18 @@ _CLOSED_PIPE = "PacifyFlushWrapper"  # what Typer puts for the standard output w
 _GOES_ON = {
     "all", *stages.STAGES, *stages.PLAIN_NAMES.values(), "table", "sts", "draw", "embed", "index",
 }  # fmt: skip
+_ANSWERS = {
+    "search",
+    "describe",
+    "translate",
+    "rerank-translations",
+    "caption",
+    "evaluate",
+    "compare",
+    "recipes",
+    "config",
+}
+"""Commands whose result is what they print, unless `--output` names a file."""
 _SETTING = re.compile(r"--(?:seed|\w+(?:\.[\w-]+)+)(=|$)", re.DOTALL)
 
 app = typer.Typer(
@@ -168,14 +180,14 @@ def _main(words: list[str]) -> int:
 
 
 def _open_closed(words: Sequence[str]) -> None:
-    """Let commands that leave files work where the standard output is closed; RecipeError for others."""
+    """Let commands work where the standard output is closed; RecipeError for those that would answer there."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  # as long as the process
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
-        if _GOES_ON.isdisjoint(words) and not any(word.partition("=")[0] == "--output" for word in words):
-            raise RecipeError("the standard output is closed, so that nobody would see what is found; send it to a "
-                              "file (`> FILE`)")  # fmt: skip
+        if words[:1] and words[0] in _ANSWERS and not any(word.partition("=")[0] == "--output" for word in words):
+            raise RecipeError("the standard output is closed, where the answer would stand; send it to a file "
+                              "(`> FILE`)")  # fmt: skip
 
 
 def _run(words: Sequence[str]) -> Any:
