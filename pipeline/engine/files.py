@@ -33,7 +33,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if error.errno is not None and error.filename is None:  # of a write; it does not name its file
+            error.filename = str(path)
         raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -29,10 +29,9 @@ from data.report import data_report
 from data.retrieval import RetrievalData
 from data.slots import parse_group
 from data.text_inputs import WordVocabulary, tokens_of
-from modules.metrics.retrieval import RetrievalRanks
-from modules.search.encodings import Encodings, Similarity
+from modules.search.encoded_test import GatheredTest
 from modules.search.index import Kind, VectorIndex
-from modules.search.ranking import RetrievalMetric, ranks_by_index
+from modules.search.ranking import ranks_by_index
 from pipeline.engine.machine import Cost, peak_memory_mb
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.translation.augment import captions_in
@@ -126,21 +125,17 @@ def gather(folder: Path, count: int) -> Work:
     """All encodings of a validation in the metric, batch by batch, then in one piece; ranks are not computed."""
     images, captions, links = vectors_of(count)
 
-    def rank(similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor) -> RetrievalRanks:
-        """All ranks are 1."""
-        images.single(), captions.single()
-        return RetrievalRanks(torch.ones_like(links), torch.ones(len(images), dtype=torch.long), links)
-
     def work() -> None:
         """Add batches as a validation does."""
-        metric = RetrievalMetric(lambda one, other: one[0][:, 0] @ other[0][:, 0].t(), rank)
+        metric = GatheredTest(lambda one, other: one[0][:, 0] @ other[0][:, 0].t())
         for start in range(0, len(images), BATCH):
             some, rows = images[start : start + BATCH, None], slice(start * EACH, (start + BATCH) * EACH)
             of_batch, keys = captions[rows, None], torch.arange(start, start + len(some))
             numbers = torch.arange(rows.start, rows.start + len(of_batch))
             masks = (torch.ones(part.shape[:2], dtype=torch.bool) for part in (some, of_batch))
             metric.update((some, next(masks)), keys, (of_batch, next(masks)), numbers, links[rows])
-        metric.compute()
+        test = metric.compute()
+        test.images.single(), test.captions.single()
 
     return work
 
