@@ -1,5 +1,9 @@
-"""How long the page takes to answer, once warm: in a browser, its server's part, and the search alone."""
+"""How long the page takes to answer, once warm: in a browser, its server's part, and the search alone.
 
+Of a small gallery that is made here, or of BILDWORT_GALLERY, whose queries are translated where it has translators.
+"""
+
+import os
 import shutil
 import statistics
 import sys
@@ -26,13 +30,9 @@ PATIENCE = 30.0  # seconds for one answer
 
 @pytest.mark.benchmark
 def test_the_page_answers_in_time(tmp_path: Path, monkeypatch, capsys) -> None:
-    made = Tiny(tmp_path)
-    more = ["--corpus.train=3000", "--vse.only=[human]", "--vse.rows={human: [en/human]}", "--vse.epochs=1",
-            "--augment.paths=[]"]  # fmt: skip
-    for stage in ("prepare", "vse", "index"):
-        assert made.main(stage, *more) == 0
-    place = made.workspace.root / "tiny" / "gallery"
+    place = Path(os.environ.get("BILDWORT_GALLERY") or made_gallery(tmp_path))
     gallery = Gallery.open(place)
+    columns = 1 + bool(gallery.exported.translator_names)
     monkeypatch.setattr(sys, "argv", ["app", str(place)])
     page = AppTest.from_file(str(ROOT / "pipeline" / "app" / "page.py"), default_timeout=60).run()
     times: dict[str, list[float]] = {"page": [], "search": []}
@@ -40,18 +40,28 @@ def test_the_page_answers_in_time(tmp_path: Path, monkeypatch, capsys) -> None:
         started = time.perf_counter()
         page.text_input[0].set_value(query).run()
         times["page"].append(time.perf_counter() - started)
-        assert len(page.get("image")) == 12
+        assert len(page.get("image")) == 12 * columns
         started = time.perf_counter()
         gallery.search(query, 12)
         times["search"].append(time.perf_counter() - started)
     whole, search = (statistics.median(times[name][2:]) for name in ("page", "search"))
     browsed = in_browser(place)
     with capsys.disabled():
-        print(f"\n{len(gallery):,} pictures, 12 shown: the page {1000 * whole:.0f} ms, of it the search "
+        print(f"\n{len(gallery):,} pictures, {12 * columns} shown: the page {1000 * whole:.0f} ms, of it the search "
               f"{1000 * search:.1f} ms (medians of {len(QUERIES) - 2})" +
               ("" if browsed is None else f"; in Chromium {1000 * browsed:.0f} ms"))  # fmt: skip
-    assert whole < MOST
+    assert whole < MOST * columns**2
     assert browsed is None or browsed < MOST_IN_BROWSER
+
+
+def made_gallery(folder: Path) -> Path:
+    """Of rendered pictures, without translators."""
+    made = Tiny(folder)
+    more = ["--corpus.train=3000", "--vse.only=[human]", "--vse.rows={human: [en/human]}", "--vse.epochs=1",
+            "--augment.paths=[]"]  # fmt: skip
+    for stage in ("prepare", "vse", "index"):
+        assert made.main(stage, *more) == 0
+    return made.workspace.root / "tiny" / "gallery"
 
 
 def in_browser(place: Path) -> float | None:
