@@ -109,6 +109,8 @@ def encode_split(test: ModelTest, split: str = "test") -> tuple[RetrievalData, d
         raise RecipeError(f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.input_dim}")
     data = RetrievalData(captions, store, text, [], module.model.languages, {split: module.test_languages})
     evaluate_split(make_trainer(settings), split, module, data)
+    for encodings in module.encoded.values():
+        module.to(encodings.images.vectors.device)  # which the trainer has taken it away from
     return data, module.encoded
 
 
