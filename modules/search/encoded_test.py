@@ -21,28 +21,32 @@ class EncodedTest:  # no dataclass: torchmetrics would look into it and change t
         images: encodings of I images.
         captions: encodings of C captions.
         links: (C,) row of each caption's image.
+        score: what the similarity is, as `RetrievalModel.score`; unless `inner product`, ranks are by blocks of scores.
 
     Examples:
         >>> vectors = Encodings.behind_each_other(torch.eye(3), torch.ones(3, dtype=torch.long))
         >>> dot = lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
-        >>> test = EncodedTest(dot, vectors, vectors, torch.tensor([0, 2, 2]))
-        >>> test.ranks("inner product").text_to_image.tolist()  # caption 1 has the vector of image 1, belongs to 2
+        >>> test = EncodedTest(dot, vectors, vectors, torch.tensor([0, 2, 2]), "inner product")
+        >>> test.ranks().text_to_image.tolist()  # caption 1 has the vector of image 1, belongs to 2
         [1, 3, 1]
         >>> test.part(torch.tensor([2, 0])).links.tolist()  # without image 1
         [1, 0, 0]
     """
 
-    def __init__(self, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor) -> None:
-        self.similarity, self.images, self.captions, self.links = similarity, images, captions, links
+    def __init__(
+        self, similarity: Similarity, images: Encodings, captions: Encodings, links: Tensor, score: str = ""
+    ) -> None:  # fmt: skip
+        self.similarity, self.images, self.captions = similarity, images, captions
+        self.links, self.score = links, score
 
-    def ranks(self, score: str = "") -> RetrievalRanks:
+    def ranks(self) -> RetrievalRanks:
         """`ranks_by_score` of all images and captions."""
-        return ranks_by_score(score, self.similarity, self.images, self.captions, self.links)
+        return ranks_by_score(self.score, self.similarity, self.images, self.captions, self.links)
 
     def part(self, rows: Tensor) -> "EncodedTest":
         """The images of some rows (N,), in this order, and their captions."""
         ((rows, captions, links),) = image_folds(self.links, len(self.images), [rows.to(self.links.device)])
-        return EncodedTest(self.similarity, self.images.select(rows), self.captions.select(captions), links)
+        return EncodedTest(self.similarity, self.images.select(rows), self.captions.select(captions), links, self.score)
 
     def scores(self, block: int = 512) -> Tensor:
         """The scores (I, C) of all images and captions, float32 on the CPU."""
@@ -60,6 +64,7 @@ class GatheredTest(Metric):
 
     Args:
         similarity: the model's score; a bound method, as the metric would register the weights of a module.
+        score: as for `EncodedTest`.
     """
 
     caption_image_ids: list[Tensor]
@@ -67,9 +72,9 @@ class GatheredTest(Metric):
     is_differentiable = False
     higher_is_better = True
 
-    def __init__(self, similarity: Similarity, **kwargs: Any) -> None:
+    def __init__(self, similarity: Similarity, score: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.similarity = similarity
+        self.similarity, self.score = similarity, score
         for kind in ("image", "caption"):
             for state in ("vectors", "lengths", "ids"):
                 self.add_state(f"{kind}_{state}", default=[], dist_reduce_fx="cat")
@@ -102,7 +107,7 @@ class GatheredTest(Metric):
         if len(missing := wanted[image_ids[links] != wanted]):
             raise ModelError(f"{len(missing)} captions belong to images without an encoding, first {int(missing[0])}; "
                              "add all images")  # fmt: skip
-        return EncodedTest(self.similarity, images, captions, links)
+        return EncodedTest(self.similarity, images, captions, links, self.score)
 
     def _distinct(self, kind: str) -> tuple[Encodings, Tensor, Tensor]:
         """Return the first encoding of each id, its row, and the id, all in the order of the ids."""
@@ -122,20 +127,13 @@ class GatheredTest(Metric):
 class RetrievalMetric(GatheredTest):
     """`retrieval_scores` of encodings that are added in batches, as `GatheredTest` has it.
 
-    Args:
-        similarity: the model's score.
-        score: what it is, as `RetrievalModel.score`; unless `inner product`, ranks are by blocks of scores.
-
     Attributes:
         ranks: of the last `compute`.
     """
 
-    def __init__(self, similarity: Similarity, score: str = "", **kwargs: Any) -> None:
-        super().__init__(similarity, **kwargs)
-        self.score = score
-        self.ranks: RetrievalRanks | None = None
+    ranks: RetrievalRanks | None = None
 
     def compute(self) -> dict[str, float]:
         """Return the scores of all batches; raises as `GatheredTest` and `ranks_by_score`."""
-        self.ranks = super().compute().ranks(self.score)
+        self.ranks = super().compute().ranks()
         return retrieval_scores(self.ranks)

@@ -33,7 +33,7 @@ class RankedModule(TrainedModule):
     def __init__(self, model: RetrievalModel, test_languages: Sequence[str], select: Sequence[str] = ()) -> None:
         super().__init__()
         self.model, self.test_languages, self._select = model, test_languages, select
-        self.metrics = {language: GatheredTest(self._similarity) for language in test_languages}
+        self.metrics = {language: GatheredTest(self._similarity, model.score) for language in test_languages}
         self.ranks: dict[str, RetrievalRanks] = {}
         self._checked, self.latest = False, dict[str, Tensor]()
 
@@ -133,7 +133,7 @@ class RankedModule(TrainedModule):
         return found
 
     def _rank_all(self, stage: str) -> dict[str, dict[str, float]]:
-        self.ranks = {language: test.ranks(self.model.score) for language, test in self.gathered().items()}
+        self.ranks = {language: test.ranks() for language, test in self.gathered().items()}
         scores = {language: retrieval_scores(ranks) for language, ranks in self.ranks.items()}
         for language, figures in scores.items():
             self.log_dict({f"{stage}/{language}/{name}": value for name, value in figures.items()})

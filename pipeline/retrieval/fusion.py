@@ -59,7 +59,7 @@ def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
                 scores, links = encoded[language].scores().numpy(), encoded[language].links.cpu().numpy()
                 path = folder / f"similarity-{split}-{language}.npz"
                 np.savez(path, scores=scores, images=images, captions=ids, links=links)
-        return {"test": write_ranks(folder, ranked(test, encoded))}
+        return {"test": write_ranks(folder, ranked(encoded))}
 
     plain = {"test": settings.test, "select": settings.select}
     name = trained.name.replace("vse-", "similarity-", 1)
@@ -89,16 +89,14 @@ def in_folds(training: Training) -> Row:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write the ranks on all images, and the means over folds."""
-        test = open_test(inputs, settings.test, settings)
-        data, encoded = encode_split(test)
+        data, encoded = encode_split(open_test(inputs, settings.test, settings))
         cut = folds_of(data, settings.folds, settings.test)
         folds = {
-            language: fold_scores([whole.part(rows).ranks(test.module.model.score) for rows in cut])
-            | {"images": float(len(cut[0]))}
+            language: fold_scores([whole.part(rows).ranks() for rows in cut]) | {"images": float(len(cut[0]))}
             for language, whole in encoded.items()
         }
         validated = read_manifest(inputs["model"])["metrics"].get("val", {})
-        return {"test": write_ranks(folder, ranked(test, encoded)), "folds": folds, "val": validated}
+        return {"test": write_ranks(folder, ranked(encoded)), "folds": folds, "val": validated}
 
     name = row.job.name.replace("vse-", f"folds-{settings.folds}-", 1)
     plain = {"test": settings.test, "folds": settings.folds}

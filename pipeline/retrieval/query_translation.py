@@ -10,7 +10,7 @@ from data.captions import HUMAN, Caption, write_captions
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
-from pipeline.retrieval.ranks import encode_split, open_test, ranked, ranking_job, write_ranks
+from pipeline.retrieval.ranks import encode_split, open_test, ranking_job, write_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
@@ -81,7 +81,7 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
             ]
             tables.append(Table.from_list(translated, features=test.captions.features))
             _, encoded = encode_split(test._replace(captions=tables[-1]))
-            ranks[source] = ranked(test, encoded)[target]
+            ranks[source] = encoded[target].ranks()
         write_captions((Caption(**row) for table in tables for row in table.to_list()), folder / "translated.parquet")
         return {"test": write_ranks(folder, ranks)}
 

@@ -114,9 +114,9 @@ def encode_split(test: ModelTest, split: str = "test") -> tuple[RetrievalData, d
     return data, module.encoded
 
 
-def ranked(test: ModelTest, encoded: Mapping[str, EncodedTest]) -> dict[str, RetrievalRanks]:
-    """The ranks of each language by the score of the model that encoded it."""
-    return {language: encodings.ranks(test.module.model.score) for language, encodings in encoded.items()}
+def ranked(encoded: Mapping[str, EncodedTest]) -> dict[str, RetrievalRanks]:
+    """The ranks of each language."""
+    return {language: test.ranks() for language, test in encoded.items()}
 
 
 def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:
