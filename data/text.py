@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -64,6 +64,7 @@ def tokenize(text: str, language: str) -> str:
     return lowered(_cased(text, language), language)
 
 
+@lru_cache(1024)  # a query is tokenised for its vector, for its unknown words, and as it was typed
 def _cased(text: str, language: str) -> str:
     """`tokenize` without lower-casing."""
     normalizer, tokenizer, _ = _moses(language)

@@ -24,7 +24,8 @@ class Batches(Generic[Asked, Answered]):
         work: gives an answer to each request of a batch, in their order.
         thread: where it works; one thread, which other `Batches` may share, so that one batch is worked on at a time.
         most: requests of a batch.
-        window: seconds that the first request waits for others, if none is worked on.
+        window: seconds that requests wait for others, if none is worked on; again while others arrive, until a batch is
+            full.
         most_waiting: requests that may wait at a time; None: any number.
     """
 
@@ -52,7 +53,10 @@ class Batches(Generic[Asked, Answered]):
 
     async def _work_all(self) -> None:
         """Work until nobody waits."""
-        await asyncio.sleep(self._window)
+        arrived = 0
+        while arrived < len(self._waiting) < self._most:
+            arrived = len(self._waiting)
+            await asyncio.sleep(self._window)
         while self._waiting:
             some = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._most))]
             requests = [request for request, _ in some]

@@ -1,5 +1,6 @@
 """`serve`: the service runs until it is stopped."""
 
+import gc
 import os
 import socket
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ def serve(
             f"http://{shown}:{place.getsockname()[1]}/docs shows what can be asked (without internet: "
             "/openapi.json); Ctrl-C ends the service"
         )
+        gc.freeze()  # objects of libraries are not looked at again: a full collection would hold up all requests
         config = uvicorn.Config(
             app, http=InTime, log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import socket
 import subprocess
 import sys
@@ -54,7 +55,8 @@ async def _rounds(port: int, clients: int, rounds: int, path: str = "/search?top
 
     async def ask(number: int, place: int) -> float:
         reader, writer = lines[number]
-        query = QUERIES[(place * clients + number) % len(QUERIES)] if "q=" in path else ""
+        words = QUERIES[(place * clients + number) % len(QUERIES)].split()
+        query = " ".join(random.sample(words, len(words))) if "q=" in path else ""  # no two are the same sentence
         start = time.perf_counter()
         writer.write(f"GET {path}{quote(query)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")

@@ -88,3 +88,20 @@ def test_requests_after_a_pause_are_answered_too() -> None:
             return [first, await batches.ask(2)]
 
     assert asyncio.run(run()) == [2, 4]
+
+
+def test_a_batch_begins_when_no_more_requests_arrive() -> None:
+    work = Work()
+    work.begin.set()
+
+    async def run() -> None:
+        with ThreadPoolExecutor(1) as thread:
+            batches = Batches(work, thread, 64, window=0.5)
+            answers = []
+            for number in range(4):  # 0.75 s, longer than the window
+                answers.append(asyncio.create_task(batches.ask(number)))
+                await asyncio.sleep(0.25)
+            await asyncio.gather(*answers)
+
+    asyncio.run(run())
+    assert work.batches == [[0, 1, 2, 3]]
