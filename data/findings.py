@@ -14,7 +14,7 @@ from data.captions import ALL_SPLITS, SPLITS, TRAINING_SPLITS, Caption, Pair
 from data.corpora import Corpus
 from data.images import unreadable
 from data.language_codes import UNSPACED, language_called
-from data.languages import CERTAIN, foreign_evidence
+from data.languages import CERTAIN, foreign_evidence_all
 from data.pictures import copies_of
 from data.regions import RegionStore
 from data.sentences import normalise_sentence
@@ -259,18 +259,20 @@ def _other_languages(corpus: Corpus) -> Iterator[Finding]:
     places = defaultdict(list)
     for item, language, text in _texts(corpus):
         places[item.split if isinstance(item, Caption) else item.origin, language].append((item, text))
-    for (name, language), texts in sorted(places.items()):
-        read = texts if len(texts) <= _READ else random.Random(0).sample(texts, _READ)
+    read = {place: texts if len(texts) <= _READ else random.Random(0).sample(texts, _READ)
+            for place, texts in sorted(places.items())}  # fmt: skip
+    evidence = foreign_evidence_all([(text, place[1]) for place, some in read.items() for _, text in some])
+    for (name, language), some in read.items():
+        total = len(places[name, language])
         seems, surely = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-        for item, text in read:
-            other, evidence = foreign_evidence(text, [language])
+        for (item, _), (other, likelier) in zip(some, evidence, strict=False):  # the rest is of the next places
             for found, least in ((seems, CERTAIN), (surely, _EVIDENCE)):
-                if other is not None and evidence >= least:
+                if other is not None and likelier >= least:
                     found[other].append(_at(corpus, item, language))
-        if len(read) < _FEW or sum(map(len, seems.values())) <= len(read) / 2:  # a short sentence alone tells little
+        if len(some) < _FEW or sum(map(len, seems.values())) <= len(some) / 2:  # a short sentence alone tells little
             seems = surely
-        level: Level = "error" if sum(map(len, seems.values())) > _SWAPPED * len(read) else "warning"
-        where = f"{name}, {language}" + (f", {_READ:,} of {len(texts):,}" if len(texts) > _READ else "")
+        level: Level = "error" if sum(map(len, seems.values())) > _SWAPPED * len(some) else "warning"
+        where = f"{name}, {language}" + (f", {_READ:,} of {total:,}" if total > _READ else "")
         for other, examples in sorted(seems.items()):
             yield _finding(level, OTHER_LANGUAGE.format(other), where, examples)
 

@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -11,7 +11,9 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from data.characters import plain_characters
 from data.language_codes import LANGUAGE_NAMES, NLLB, UNSPACED
+from data.processes import in_parallel
 
+_CHUNK = 2500  # sentences whose language a process looks at, in about half a second
 _READ = 1000  # captions that `detect_languages` reads
 _UNKNOWN = "en"
 _MARGIN_OF_ALL, _MARGIN, _SHARE = 10.0, 5.0, 0.1  # see `detect_languages`
@@ -71,7 +73,7 @@ def in_its_script(text: str, languages: Sequence[str]) -> list[str]:
         >>> in_its_script("собака", ["en", "uk", "ru"]), in_its_script("ein Ball", ["en", "de"])
         (['uk', 'ru'], ['en', 'de'])
     """
-    scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
+    scripts = Counter(_script(letter) for letter in text if letter.isalpha())
     if not scripts:
         return [*languages]
     script, count = scripts.most_common(1)[0]
@@ -84,6 +86,11 @@ def in_its_script(text: str, languages: Sequence[str]) -> list[str]:
         return language not in NLLB or several or script in _SCRIPTS[NLLB[language].partition("_")[2]]
 
     return list(filter(written_so, languages))
+
+
+@cache
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "").partition(" ")[0]
 
 
 def language_evidence(text: str, language: str) -> float:
@@ -152,6 +159,15 @@ def foreign_evidence(text: str, languages: Sequence[str]) -> tuple[str | None, f
     if best in languages or score - next_score < _OF_OTHERS:
         return None, 0.0
     return best, score - max(scores[language] for language in languages)
+
+
+def foreign_evidence_all(texts: Sequence[tuple[str, str]]) -> Iterator[tuple[str | None, float]]:
+    """`foreign_evidence` of many sentences, each with its one language; by all cores if they are very many."""
+    return in_parallel(_foreign_evidence_some, texts, _CHUNK)
+
+
+def _foreign_evidence_some(texts: Sequence[tuple[str, str]]) -> list[tuple[str | None, float]]:
+    return [foreign_evidence(text, [language]) for text, language in texts]
 
 
 class Detected(NamedTuple):
