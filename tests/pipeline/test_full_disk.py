@@ -46,7 +46,7 @@ def fails_and_goes_on(tiny: Tiny, server: Kills, folder: Path, job: str, moment:
 @pytest.mark.parametrize(("job", "event"), SHORT)
 def test_a_file_that_does_not_fit(tiny: Tiny, server: Kills, tmp_path: Path, job: str, event: str) -> None:
     line = fails_and_goes_on(tiny, server, tmp_path, job, Moment(event, what="short"))
-    assert "make room (artifacts lie where BILDWORT_ARTIFACTS says), then the same command continues" in line
+    assert "allow larger files (`ulimit -f unlimited`), then the same command continues" in line  # as `short` ends it
 
 
 @pytest.mark.slow

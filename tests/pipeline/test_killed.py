@@ -49,7 +49,7 @@ MOMENTS = {
     ],
     "report": [
         Moment("open *results.jsonl*", what="cut"), Moment("rename *results.jsonl*"),
-        Moment("open *report.md*", what="cut"), Moment("rename *report.md*"), Moment("open *results.jsonl*"),
+        Moment("open *report.md*", what="cut"), Moment("rename *report.md*"), Moment("open *report.html*", what="cut"),
     ],
 }  # fmt: skip
 AFTER_TRAINING = [
