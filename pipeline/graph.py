@@ -25,7 +25,7 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, CHANNEL, members_of, parse_path
 from pipeline.retrieval.fusion import in_folds
 from pipeline.retrieval.reranking import can_rerank, reranked_row
-from pipeline.retrieval.rows import Cells, Row, Trained
+from pipeline.retrieval.rows import Row, Trained
 from pipeline.retrieval.training import Training
 from pipeline.retrieval.vse import as_trained, captions_job, evaluation_of
 from pipeline.retrieval.words import require_read
@@ -204,16 +204,16 @@ class Graph:
         return ([] if self.reranker is None else [self.reranker]) + self.rows
 
     @cached_property
-    def tables(self) -> dict[str, Cells]:
+    def tables(self) -> dict[str, list[Row]]:
         """Name → the lines of each table that can be made with these settings."""
-        tables: dict[str, Cells] = {}
+        tables: dict[str, list[Row]] = {}
         for name in self.recipe.tables:
             with suppress(RecipeError):
                 tables[name] = self.table_rows(name)
         return tables
 
-    def table_rows(self, name: str) -> Cells:
-        """System, name and row of every line of a table, seed by seed.
+    def table_rows(self, name: str) -> list[Row]:
+        """The lines of a table, system by system and seed by seed.
 
         Raises:
             RecipeError: the table cannot be made with these settings; or the recipe has no such table.
@@ -233,7 +233,9 @@ class Graph:
             raise RecipeError(f"{reason}: recipe {recipe.name} has {known}; use `{wanted}`")
         systems = recipe.tables[name].systems
         return [
-            (system, row.name, row) for system, settings in systems.items() for row in self.with_vse(settings.vse).rows
+            replace(row, system=system)
+            for system, settings in systems.items()
+            for row in self.with_vse(settings.vse).rows
         ]
 
     def with_vse(self, settings: VseSettings) -> "Graph":

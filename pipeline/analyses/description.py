@@ -4,11 +4,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from modules.metrics.intervals import Difference
+from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
 from pipeline.retrieval.rows import Trained
+
+
+def read_values(folder: Path, language: str, file: str, array: str) -> Tensor:
+    """An array of `<file>-<language>.npz`, a value or a row an item (N, …), that a finished job left.
+
+    Raises:
+        RecipeError: the file is missing or damaged.
+    """
+    return torch.from_numpy(read_arrays(folder / f"{file}-{language}.npz", [array])[0])
 
 
 @dataclass(frozen=True)

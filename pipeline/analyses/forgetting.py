@@ -1,14 +1,12 @@
 """What a dual encoder forgets in training: its mean recall on a second data set, before and after."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from data.errors import DataError
 from data.network_pixels import NetworkPixels
 from data.pixels import VectorStore, files_of
 from data.text_inputs import TextInput
@@ -21,9 +19,10 @@ from pipeline.analyses.description import Analysis, Line
 from pipeline.analyses.sets import EvaluationSet, SecondSet, second_set
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
-from pipeline.errors import RecipeError
+from pipeline.errors import as_recipe_error
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.recipes.typed import located
 from pipeline.retrieval.ranks import read_ranks, write_ranks
 from pipeline.retrieval.rows import Trained
 from pipeline.training.model_files import device_of, load_model
@@ -35,7 +34,7 @@ BEFORE, AFTER = "before", "after"
 """Folders of the ranks by the network as it was, and by the trained one."""
 CHANGE = f"{AFTER}-{BEFORE}"
 _MEASURE = "mean_recall"
-_START, _SECOND = "start", "second"
+_START, _SECOND, _SETTING = "start", "second", "vse.forgetting"
 
 
 def forgetting_job(tested: Trained) -> Job | None:
@@ -116,23 +115,14 @@ def require_second_set(recipe: Recipe, workspace: Workspace) -> None:
         return
     second = _second(recipe, workspace)
     if all(map(workspace.done, second.inputs.values())):
-        with _located():
+        with located(_SETTING), as_recipe_error():
             on = second.read({name: workspace.folder(job) for name, job in second.inputs.items()})
         _pictures(on)
 
 
 def _second(recipe: Recipe, workspace: Workspace) -> SecondSet:
-    with _located():
+    with located(_SETTING), as_recipe_error():
         return second_set(str(recipe.vse.forgetting), recipe.lent, workspace)
-
-
-@contextmanager
-def _located() -> Iterator[None]:
-    """Say of errors about the second data set which setting names it."""
-    try:
-        yield
-    except (DataError, RecipeError) as error:
-        raise RecipeError(f"vse.forgetting: {error}") from None
 
 
 def _languages(on: EvaluationSet) -> list[str]:
@@ -146,7 +136,7 @@ def _images(on: EvaluationSet) -> list[str]:
 def _pictures(on: EvaluationSet) -> dict[str, Path]:
     """Image id → file of the images with captions; RecipeError where one has none."""
     images = _images(on)
-    with _located():
+    with located(_SETTING), as_recipe_error():
         return dict(zip(images, files_of(on.pictures, images, "name another data set"), strict=True))
 
 

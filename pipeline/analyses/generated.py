@@ -19,11 +19,9 @@ from modules.metrics.captions import CaptionScores, caption_scores, most_frequen
 from modules.metrics.cider import CiderD, document_frequencies
 from modules.retrieval_models import model_class
 from modules.translators.beam import BeamSettings
-from pipeline.analyses.description import Analysis, Line
-from pipeline.engine.artifacts import read_arrays
+from pipeline.analyses.description import Analysis, Line, read_values
 from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
-from pipeline.errors import RecipeError
 from pipeline.recipes.overlays import MEASURES
 from pipeline.retrieval.generation import captions_of_corpus
 from pipeline.retrieval.rows import Trained
@@ -104,16 +102,7 @@ def baselines_job(corpus: Job) -> Job:
                headline=lambda figures: _ciders(figures, "nearest"))  # fmt: skip
 
 
-def read_cider(folder: Path, language: str, of: str = GENERATED) -> Tensor:
-    """CIDEr-D × 100 of each caption (N,) that a finished job left, generated or of a baseline (`BASELINES`).
-
-    Raises:
-        RecipeError: the file is missing or damaged.
-    """
-    return torch.from_numpy(read_arrays(folder / f"{of}-{language}.npz", ["cider"])[0])
-
-
-def caption_baselines(corpus: Path, language: str, split: str = "test") -> dict[str, CaptionScores]:
+def caption_baselines(corpus: Path, language: str) -> dict[str, CaptionScores]:
     """Score two baselines as `generated_scores` scores generated captions.
 
     The nearest training image is that of the highest cosine of the mean regions, and its caption is its first one. The
@@ -121,59 +110,34 @@ def caption_baselines(corpus: Path, language: str, split: str = "test") -> dict[
 
     Args:
         corpus: folder of the job that prepared it.
-        language: of the captions.
-        split: whose images get a caption.
+        language: of the captions; there are human ones in training and test.
 
     Returns:
-        `NEAREST` and `FREQUENT` → scores, images in the order of the caption table.
-
-    Raises:
-        RecipeError: the language has no human caption in training, or in the split.
+        `NEAREST` and `FREQUENT` → scores of the test images in the order of the caption table.
     """
     captions, store = read_captions(corpus / "captions.parquet"), RegionStore(corpus / "regions", check_values=False)
-    training, tested = (_require(references_of(captions, language, part), language, part) for part in ("train", split))
+    training, tested = (references_of(captions, language, split) for split in ("train", "test"))
     images = list(tested)
     rows = nearest_images(_mean_regions(store, images), _mean_regions(store, list(training)))
     known = list(training.values())
     frequent = most_frequent_caption(words for of_image in known for words in of_image)
     written = {NEAREST: [known[row][0] for row in rows.tolist()], FREQUENT: [frequent] * len(images)}
     return {
-        name: generated_scores(captions, language, dict(zip(images, texts, strict=True)), split)
+        name: generated_scores(captions, language, dict(zip(images, texts, strict=True)))
         for name, texts in written.items()
     }
 
 
-def generated_scores(
-    captions: Table, language: str, generated: dict[str, list[str]], split: str = "test"
-) -> CaptionScores:
-    """Score a generated caption of each image against all human captions of the image.
+def generated_scores(captions: Table, language: str, generated: dict[str, list[str]]) -> CaptionScores:
+    """Score a generated caption of each test image against all human captions of the image, one or more.
 
     Args:
-        language: of the captions.
+        language: of the captions; there are human ones in training.
         generated: image id → words, as `data.text.plain_words` has them; an empty caption scores 0.
-        split: of the images.
-
-    Raises:
-        RecipeError: the language has no human training caption, or an image no human caption of it in the split.
     """
-    references = references_of(captions, language, split)
-    if lacking := [image_id for image_id in generated if image_id not in references]:
-        raise RecipeError(
-            f"{len(lacking)} images with a generated caption have no human {language!r} caption in {split}, first "
-            f"{lacking[0]!r}; leave them out"
-        )
-    documents = _require(references_of(captions, language, "train"), language, "train")
+    references, documents = (references_of(captions, language, split) for split in ("test", "train"))
     metric = CiderD([references[image_id] for image_id in generated], document_frequencies(documents.values()))
     return caption_scores(list(generated.values()), metric, range(len(generated)))
-
-
-def _require(captions: dict[str, list[list[str]]], language: str, split: str) -> dict[str, list[list[str]]]:
-    """The captions by image, if there are any."""
-    if not captions:
-        raise RecipeError(
-            f"no human caption in {language!r} in {split} to compare generated captions with; take another language"
-        )
-    return captions
 
 
 def _mean_regions(store: RegionStore, images: list[str]) -> Tensor:
@@ -208,7 +172,7 @@ def _headline(figures: Mapping[str, Any]) -> str:
 def _line_of(prefix: str, label: str) -> Line:
     """The figures of captions with some prefix."""
     metrics = [f"{prefix}_{measure}" for measure in MEASURES]
-    return Line(label, metrics, f"{prefix}_images", partial(read_cider, of=prefix), most=1000.0)
+    return Line(label, metrics, f"{prefix}_images", partial(read_values, file=prefix, array="cider"), most=1000.0)
 
 
 GENERATED_CAPTIONS = Analysis(

@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset as Table
 from numpy.typing import NDArray
+from torch import Tensor
 
 from data.captions import HUMAN, read_captions
 from data.corpora.scenes_objects import TRAINING, AtPlaces, cells, named, objects_of, same_noun
 from data.pixels import middle_square
 from modules.retrieval_models import model_class
-from pipeline.analyses.description import Analysis, Line
+from pipeline.analyses.description import Analysis, Line, read_values
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
 from pipeline.retrieval.generation import drawn_pictures
-from pipeline.retrieval.ranks import read_arrays
 from pipeline.retrieval.rows import Trained
 from pipeline.training.model_files import device_of, load_model
 
@@ -123,15 +122,6 @@ def name_of(picture: str, measure: str) -> str:
     return f"recognised_{measure}_{picture}"
 
 
-def read_recognised(folder: Path, language: str, picture: str) -> torch.Tensor:
-    """Shares in percent (I, 3) by test image and `MEASURES` that a finished job left of one of `PICTURES`.
-
-    Raises:
-        RecipeError: the file is missing or damaged.
-    """
-    return torch.from_numpy(read_arrays(folder / f"recognised-{language}.npz", [picture])[0])
-
-
 def _pixels(files: Mapping[str, Path], images: Sequence[str], size: int) -> NDArray[np.uint8]:
     """Pictures (N, 3, S, S) of images."""
     return np.stack([middle_square(files[image], size) for image in images])
@@ -174,12 +164,12 @@ def _headline(figures: Mapping[str, Any]) -> str:
     return f"objects recognised: {', '.join(shown)}" if shown else "no human test captions in these languages"
 
 
-def _objects(folder: Path, language: str, picture: str) -> torch.Tensor:
+def _objects(folder: Path, language: str, picture: str) -> Tensor:
     """Shares (I,) of whole objects in some pictures."""
-    return read_recognised(folder, language, picture)[:, 0]
+    return read_values(folder, language, "recognised", picture)[:, 0]
 
 
-def _gain(folder: Path, language: str) -> torch.Tensor:
+def _gain(folder: Path, language: str) -> Tensor:
     """How many more objects (I,) are in the picture drawn of the caption than in that of another one."""
     return _objects(folder, language, DRAWN) - _objects(folder, language, OTHER)
 

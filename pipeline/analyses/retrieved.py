@@ -20,8 +20,7 @@ from modules.metrics.cider import CiderD, DocumentFrequencies, document_frequenc
 from modules.metrics.retrieval import image_folds
 from modules.search.encoded_test import EncodedTest
 from modules.search.ranking import first_captions
-from pipeline.analyses.description import Analysis, Line
-from pipeline.engine.artifacts import read_arrays
+from pipeline.analyses.description import Analysis, Line, read_values
 from pipeline.engine.job import Job
 from pipeline.recipes.overlays import DEPTH, MEASURES
 from pipeline.retrieval.ranks import encode_split, folds_of, open_test
@@ -29,7 +28,6 @@ from pipeline.retrieval.rows import Trained
 from pipeline.vectors.images import images_of
 
 VERSION = 1
-_ARRAYS = ("images", "captions", "cider")
 
 
 class Retrieved(NamedTuple):
@@ -80,15 +78,6 @@ def retrieved_job(model: Trained) -> Job | None:
     name = trained.name.replace("vse-", "retrieved-", 1)
     inputs = {"corpus": corpus, "model": trained} | images_of(trained)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), _headline)
-
-
-def read_retrieved(folder: Path, language: str) -> Retrieved:
-    """What a finished job left of one language.
-
-    Raises:
-        RecipeError: the file is missing or damaged.
-    """
-    return Retrieved(*read_arrays(folder / f"retrieved-{language}.npz", _ARRAYS))
 
 
 def name_of(measure: str, rank: int) -> str:
@@ -186,7 +175,7 @@ def _headline(figures: Mapping[str, Any]) -> str:
 
 def _cider(folder: Path, language: str, rank: int) -> Tensor:
     """CIDEr-D × 100 (I,) of the captions at a rank."""
-    return torch.from_numpy(read_retrieved(folder, language).cider[:, rank - 1])
+    return read_values(folder, language, "retrieved", "cider")[:, rank - 1]
 
 
 def _lines(job: Job) -> Sequence[Line]:

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from modules.retrieval_models import model_class
-from pipeline.analyses.description import Analysis, Line
+from pipeline.analyses.description import Analysis, Line, read_values
 from pipeline.corpus.prepare import twins_of
-from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
 from pipeline.retrieval.probes import BOTH, Twins, encoded_twins, other_twins, own_above_twin
 from pipeline.retrieval.ranks import open_test
@@ -60,15 +58,6 @@ def senses_job(tested: Trained) -> Job | None:
     return Job(name, "vse", VERSION, plain, inputs, run, False, asdict(settings.trainer), _headline)
 
 
-def read_senses(folder: Path, language: str, part: str) -> Tensor:
-    """Shares in percent (P,) by pair of twins that a finished job left of a branch, or of `BOTH`.
-
-    Raises:
-        RecipeError: the file is missing or damaged.
-    """
-    return torch.from_numpy(read_arrays(folder / f"senses-{language}.npz", [part])[0])
-
-
 def _by_pair(twins: Twins, right: Tensor, other: Mapping[str, str]) -> np.ndarray:
     """Shares in percent (P,) of the pairs of twins whose captions differ."""
     texts: dict[str, set[str]] = {}
@@ -94,8 +83,8 @@ def _headline(figures: Mapping[str, Any]) -> str:
 
 def _lines(job: Job) -> Sequence[Line]:
     """A line for each kind of vectors."""
-    parts = job.settings["parts"]
-    return [Line(part, [f"senses_{part}"], "senses_pairs", partial(read_senses, part=part)) for part in parts]
+    read = partial(read_values, file="senses")
+    return [Line(part, [f"senses_{part}"], "senses_pairs", partial(read, array=part)) for part in job.settings["parts"]]
 
 
 SENSES = Analysis(

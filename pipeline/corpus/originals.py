@@ -70,7 +70,3 @@ def _about(part: Part, root: Path) -> Iterator[str]:
     yield f"{part.title}: {what}, {size}: {root / (part.folder or Path(part.files[0].path).parts[0])}"
     yield f"  from      {part.page}{packed}" + ("" if is_open(part) else ", on request")
     yield f"  license   {part.license}"
-
-
-def _files(count: int) -> str:
-    return f"{count} file" if count == 1 else f"{count} files"

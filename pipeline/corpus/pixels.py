@@ -1,6 +1,7 @@
 """The jobs that resize the pictures of a corpus, for models that learn from pixels."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,13 @@ def pixels_job(corpus: Job, size: int, digest: str | None) -> Job:
         size: height and width of a picture.
         digest: of the pictures (`pictures_digest`).
     """
-
-    def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
-        """Write them."""
-        write_pixels(folder, pictures, images, size, "generate regions (vse.options.target=regions)")
-
+    write = partial(write_pixels, size=size, otherwise="generate regions (vse.options.target=regions)")
     return _job(f"pixels-{size}", corpus, {"size": size, "pictures": digest}, write, "train")
 
 
 def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
     """The job that writes them of all images, which an image encoder reads; arguments as above."""
-
-    def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
-        """Write them."""
-        write_pixels(folder, pictures, images, size, "read its regions (vse.image_encoder=null)")
-
+    write = partial(write_pixels, size=size, otherwise="read its regions (vse.image_encoder=null)")
     return _job(f"pictures-{size}", corpus, {"size": size, "pictures": digest}, write)
 
 

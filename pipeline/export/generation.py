@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from modules.errors import ModelError
 from modules.translators.beam import BeamSettings
 from pipeline.engine.console import info, info_aside, printable
 from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.export.exported_files import model_of
 from pipeline.export.exported_model import ExportedModel
 from pipeline.recipes.settings import Recipe
+from pipeline.recipes.typed import located
 from pipeline.retrieval.generation import drawn_pictures, written_captions
 from pipeline.visualization.pictures import of_generator
 
@@ -104,10 +104,8 @@ def captions_of_regions(
     """
     exported = generating(exported, "writes") or exported
     language = exported.require_language(language)
-    try:
+    with located(str(exported.folder)), as_recipe_error():
         return written_captions(exported.model, exported.text, regions, language, BeamSettings(beam))
-    except ModelError as error:
-        raise RecipeError(f"{exported.folder}: {error}") from None
 
 
 def picture_of(exported: ExportedModel, text: str, language: str | None = None, seed: int = 0) -> Image.Image:
@@ -118,10 +116,8 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
     """
     exported = generating(exported, "draws") or exported
     language = exported.language_of(text) if language is None else exported.require_language(language)
-    try:
+    with located(str(exported.folder)), as_recipe_error():
         pictures = drawn_pictures(exported.model, exported.text, [(text, language)], seed)
-    except ModelError as error:
-        raise RecipeError(f"{exported.folder}: {error}") from None
     return of_generator(pictures[0], ENLARGED)
 
 

@@ -14,13 +14,14 @@ from modules.retrieval_models import build_model, model_class, option_names
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import NETWORKS, Search, build_translator, network_options
 from modules.translators.sampling import SampleSettings
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.recipes.overlays import trainings_beside, trainings_of
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
 from pipeline.recipes.typed import in_words, located, refuse_unknown
 
+_BUILT: set[tuple[type, str]] = set()
 _OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")
 
 
@@ -36,26 +37,20 @@ def check_networks(recipe: Recipe, where: str) -> None:
         for title, table in recipe.tables.items()
         for name, system in table.systems.items()
     }
-    checked = set[str]()  # systems of a table often differ in other settings, and tables of languages have the same
     for section, whole in sections.items():
         for key, vse in ({section: whole} | trainings_of(whole, section)).items():
-            models = repr((vse.model, vse.fuse, vse.first, vse.options, _read(vse)))
             with located(": ".join(filter(None, (where, key if key != "vse" else "")))):
-                if models not in checked:
-                    _check_retrieval_models(vse)
+                _check_retrieval_models(vse)
                 _check_loss(vse)
                 if section == "augment.captioner":
                     _check_decoder(vse)
-            checked.add(models)
     with located(where):
         _check_translator(recipe.mmt)
         for stage in (recipe.mmt, recipe.augment, recipe.vse):
             require_loggers(stage.trainer.loggers)
         for name, settings in recipe.augment.searches.items():
-            try:
+            with located(f"augment.searches.{name}"), as_recipe_error():
                 decoding_of(settings, recipe.seed)
-            except ModelError as error:
-                raise RecipeError(f"augment.searches.{name}: {error}") from None
 
 
 def require_loggers(names: Collection[str]) -> None:
@@ -81,13 +76,6 @@ def _check_retrieval_models(vse: VseSettings) -> None:
         _check_options(name, {key: value for key, value in vse.options.items() if key in own})
     if vse.first is not None and (score := model_class(vse.first).score_with(**vse.options)) != "inner product":
         raise RecipeError(f"vse.first is {vse.first!r}, whose score is of {score}; expected an inner product")
-
-
-def _read(vse: VseSettings) -> tuple[Any, ...]:
-    """What `_check_read` looks at."""
-    of_text = vse.pretrained, vse.pretrained_vectors, vse.pretrained_rate, vse.drop_words
-    of_training = vse.drop_regions, vse.epochs, vse.cached_chunk, vse.interpolate, vse.start, vse.warmup_steps
-    return *of_text, *of_training, vse.caption_loss, vse.teacher, vse.image_encoder
 
 
 def _check_read(name: str, vse: VseSettings) -> None:
@@ -130,13 +118,16 @@ def _check_read(name: str, vse: VseSettings) -> None:
 
 
 def _check_options(model: str, options: dict[str, Any]) -> None:
-    """Refuse values of options by which a retrieval model cannot be built."""
+    """Refuse values of options by which a retrieval model cannot be built; those of several systems are tried once."""
+    if (tried := (model_class(model), repr(options))) in _BUILT:
+        return
     _check_types(model_class(model), options, "vse.options.")
     try:
         with shapes_alone():
             build_model(model, region_dim=4, vocabulary_size=4, languages=["en"], dim=4, word_dim=4, **options)
     except (ModelError, TypeError, ValueError, RuntimeError) as error:
         raise RecipeError(f"vse.model {model!r}, vse.options: {error}") from None
+    _BUILT.add(tried)
 
 
 def _check_types(kind: type, options: Mapping[str, Any], prefix: str) -> None:

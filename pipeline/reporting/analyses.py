@@ -12,7 +12,7 @@ from pipeline.analyses.registry import ANALYSES
 from pipeline.engine.job import Job
 from pipeline.reporting.records import Ends, rounded
 from pipeline.reporting.results import INTERVALS, NOT_RUN, Figures, Mean, Subject, fold_split
-from pipeline.retrieval.rows import Cells
+from pipeline.retrieval.rows import Row
 from pipeline.visualization.text_table import TextTable
 
 BESIDE_RECALL = [name for name, analysis in ANALYSES.items() if analysis.beside_recall]
@@ -48,30 +48,30 @@ class Measured(NamedTuple):
 
 
 def analysis_tables(
-    figures: Figures, cells: Cells, languages: Sequence[str], names: Sequence[str] = tuple(ANALYSES)
+    figures: Figures, all_rows: Sequence[Row], languages: Sequence[str], names: Sequence[str] = tuple(ANALYSES)
 ) -> Iterator[TextTable]:
     """The tables of some analyses, each of all languages.
 
     Args:
-        cells: system, name and row of each line, seed by seed.
+        all_rows: of the table, seed by seed.
         languages: of the captions.
         names: of the analyses.
     """
     for name in names:
         if ANALYSES[name].of_second_set:
-            yield from _of_second_set(name, figures, cells)
+            yield from _of_second_set(name, figures, all_rows)
         else:
             for language in languages:
-                yield from tables_of(name, figures, cells, language)
+                yield from tables_of(name, figures, all_rows, language)
 
 
-def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Iterator[TextTable]:
+def tables_of(name: str, figures: Figures, all_rows: Sequence[Row], language: str) -> Iterator[TextTable]:
     """The tables of an analysis in a language: of all items, of folds, and of paired differences."""
     about, rows = ANALYSES[name], dict[tuple[str, str], dict[int, Job]]()
-    for system, _, row in cells:
+    for row in all_rows:
         job = row.analyses.get(name)
         if job is not None and language in job.settings.get("languages", row.languages):
-            rows.setdefault((system, row.title(language)), {})[row.seed] = job
+            rows.setdefault((row.system, row.title(language)), {})[row.seed] = job
     corpus, over = f"{figures.label} ({figures.task_of(language)})", INTERVALS.replace("images", about.items)
     for folds in (False, True) if about.folds and figures.recipe.vse.folds > 1 else (False,):
         measured = {
@@ -79,7 +79,7 @@ def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Itera
             for line, jobs in rows.items()
         }
         n = next((result.n for result in measured.values() if result.n), 0)
-        title = about.title.format(system=cells[0][0], language=language, size=size(n, folds), corpus=corpus)
+        title = about.title.format(system=all_rows[0].system, language=language, size=size(n, folds), corpus=corpus)
         lines = [line for key, result in measured.items() for line in _named(about, key, result)]
         baselines = _baselines(figures, about, next(iter(rows.values())), language) if rows and about.baselines else []
         if n or not about.optional:
@@ -90,15 +90,15 @@ def tables_of(name: str, figures: Figures, cells: Cells, language: str) -> Itera
         yield TextTable(title, ["difference", "%", "95 %", "seeds"], differences)
 
 
-def _of_second_set(name: str, figures: Figures, cells: Cells) -> Iterator[TextTable]:
+def _of_second_set(name: str, figures: Figures, all_rows: Sequence[Row]) -> Iterator[TextTable]:
     """The table of an analysis on a second data set: a line of each row and language, or one of a row that was not run.
 
     It is left out where nothing was measured.
     """
     about, rows, lines, on = ANALYSES[name], dict[tuple[str, str], list[Job]](), [], str(figures.recipe.vse.forgetting)
-    for system, row_name, row in cells:
+    for row in all_rows:
         if (job := row.analyses.get(name)) is not None:
-            rows.setdefault((system, row_name), []).append(job)
+            rows.setdefault((row.system, row.name), []).append(job)
     measured = 0
     for key, jobs in rows.items():
         languages = sorted({language for job in jobs for language, _ in figures.scores(job) if language})

@@ -1,8 +1,6 @@
 """The report's figure of several languages: recall by training captions, and what one more language costs a model."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import NamedTuple
 
 from data.captions import HUMAN
 from data.slots import Slot, parse_group
@@ -22,14 +20,6 @@ _MILLION = 1e6
 _COUNTS = {"captions": [{"split": str, "language": str, "source": str, "captions": int}]}
 
 
-class _Line(NamedTuple):
-    """A row of the recipe or of one of its tables, and the languages of its figures."""
-
-    system: str
-    row: Row
-    languages: frozenset[str]
-
-
 def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
     """Add to the results how many captions each row trains on in each tested language, and its model's parameters.
 
@@ -37,18 +27,24 @@ def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
         figures: those of the report.
         rows: of `vse.rows`; those of the recipe's tables join them.
     """
-    written = _written(figures)
+    written, lines = _written(figures), dict[tuple[str, str, frozenset[str]], Row]()  # each once, whatever the seed
+    for row in rows:
+        lines.setdefault((row.system, row.name, row.languages), row)
+    for table, of_table in figures.graph.tables.items():
+        for row in of_table:
+            shown = frozenset({figures.recipe.tables[table].language}) & row.languages
+            lines.setdefault((row.system, row.name, shown), row)
     tested = {(result.system, result.source, result.language) for result in figures.results if _is_recall(result)}
-    for system, row, languages in _lines(figures, rows):
+    for (system, name, languages), row in lines.items():
         slots = {slot for job in row.trained for slot in _slots(job)}
         counts = written | _synthesised(figures, row.trained)
         for language in sorted(languages - row.unseen):
             own = {slot.type for slot in slots if slot.language == language}
-            if (system, row.name, language) in tested and own and own <= counts.keys():
+            if (system, name, language) in tested and own and own <= counts.keys():
                 count = sum(counts[kind] for kind in own)
-                figures.add(Subject("train", system, row.name, language), CAPTIONS, count)
+                figures.add(Subject("train", system, name, language), CAPTIONS, count)
         if (more := _parameters(figures, row.trained)) is not None:
-            figures.add(Subject("train", system, row.name, ""), PARAMETERS, more)
+            figures.add(Subject("train", system, name, ""), PARAMETERS, more)
 
 
 def language_figure(results: Sequence[Result], published: dict[str, float]) -> list[tuple[str, bytes]]:
@@ -80,20 +76,6 @@ def language_figure(results: Sequence[Result], published: dict[str, float]) -> l
 
 def _is_recall(result: Result) -> bool:
     return (result.split, result.metric) == ("test", "mean_recall")
-
-
-def _lines(figures: Figures, rows: Sequence[Row]) -> Iterator[_Line]:
-    """Rows of the recipe and of its tables, each once, whatever the seed."""
-    recipe, seen = figures.recipe, set()
-    of_tables = (
-        _Line(system, row, frozenset({recipe.tables[name].language}) & row.languages)
-        for name, cells in figures.graph.tables.items() for system, _, row in cells
-    )  # fmt: skip
-    for line in chain((_Line(row.system, row, row.languages) for row in rows), of_tables):
-        key = (line.system, line.row.name, line.languages)
-        if key not in seen:
-            seen.add(key)
-            yield line
 
 
 def _slots(job: Job) -> Iterator[Slot]:

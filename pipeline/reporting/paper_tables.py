@@ -13,7 +13,7 @@ from pipeline.recipes.settings import Table
 from pipeline.reporting.analyses import BESIDE_RECALL, MeasuredLine, analysis_tables, measure, size
 from pipeline.reporting.records import record, records_of
 from pipeline.reporting.results import INTERVALS, NOT_RUN, R_AT_K, Figures, Mean, Subject, by_line
-from pipeline.retrieval.rows import Cells
+from pipeline.retrieval.rows import Row
 from pipeline.visualization.text_table import TextTable
 
 SUM = "sum"
@@ -29,12 +29,12 @@ def variants_of(graph: Graph) -> dict[str, str]:
     own = {job.key for row in graph.all_rows for job in topological_order(row.jobs, "vse")}
     variants: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
-    for name, cells in graph.tables.items():
-        for system, _, row in cells:
+    for name, rows in graph.tables.items():
+        for row in rows:
             for job in topological_order(row.jobs, "vse"):
                 if job.key not in own and job.key not in variants:
-                    twice = taken.setdefault((job.name, system), job.key) != job.key
-                    variants[job.key] = f"{name}: {system}" if twice else system
+                    twice = taken.setdefault((job.name, row.system), job.key) != job.key
+                    variants[job.key] = f"{name}: {row.system}" if twice else row.system
     return variants
 
 
@@ -47,7 +47,7 @@ def table_jobs(graph: Graph, name: str | None) -> list[Job]:
     rows = graph.table_rows(name or "")
     wanted = tuple(ANALYSES) if graph.recipe.tables[str(name)].captions else BESIDE_RECALL
     return [
-        job for _, _, row in rows
+        job for row in rows
         for job in (row.job, *(row.analyses[analysis] for analysis in wanted if analysis in row.analyses))
     ]  # fmt: skip
 
@@ -75,11 +75,11 @@ def table(graph: Graph, runner: Runner, name: str | None) -> None:
 def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     """The table, ours above the published figures and the difference, and tests between its rows."""
     settings = figures.recipe.tables[name]
-    language, named = settings.language, figures.graph.tables[name]
+    language, all_rows = settings.language, figures.graph.tables[name]
     if settings.captions:
-        return [_captions_table(figures, settings, named)]
+        return [_captions_table(figures, settings, all_rows)]
     lines, columns, tested = [], _columns(settings), dict[tuple[str, str], dict[int, Job]]()
-    for (system, name), rows in by_line(named).items():
+    for (system, name), rows in by_line(all_rows).items():
         published = settings.systems[system].published.get(name)
         title, jobs = rows[0].title(language), [row.job for row in rows]
         lines += _lines(figures, system, title, jobs, settings, published)
@@ -88,13 +88,13 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     lines += [[system, "published", *_shown(_published(values, list(columns)), columns)]
               for system, values in settings.published.items()]  # fmt: skip
     heads = ["system", "trained on", *columns.values(), "rsum", "95 %", "val rsum", "seeds"]
-    tested_on = "" if settings.folds else figures.size((row.job for *_, row in named), language)
+    tested_on = "" if settings.folds else figures.size((row.job for row in all_rows), language)
     title = f"{settings.title}; {figures.label}"
     over = "" if settings.folds else f"; {INTERVALS}"
     sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{tested_on}{over}", heads, lines)]
     if not settings.folds:
         sheets.append(_tests(figures, tested, settings.compare, language, f"{title}: paired tests, rsum"))
-        sheets += analysis_tables(figures, named, [language], BESIDE_RECALL)
+        sheets += analysis_tables(figures, all_rows, [language], BESIDE_RECALL)
     return [sheet for sheet in sheets if sheet.rows]
 
 
@@ -182,10 +182,10 @@ def _tests(
     return figures.differences(title, pairs, language, "rsum")
 
 
-def _captions_table(figures: Figures, settings: Table, cells: Cells) -> TextTable:
+def _captions_table(figures: Figures, settings: Table, all_rows: Sequence[Row]) -> TextTable:
     """Each system's retrieved captions, rank by rank, above the published figures and the difference."""
     about, language, lines, n = ANALYSES["retrieved"], settings.language, list[list[str]](), 0
-    for (system, name), rows in by_line(cells).items():
+    for (system, name), rows in by_line(all_rows).items():
         title, jobs = (
             rows[0].title(language),
             [row.analyses["retrieved"] for row in rows if "retrieved" in row.analyses],

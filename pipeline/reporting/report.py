@@ -1,6 +1,7 @@
 """Stage report: every figure as a row, and tables of them in the terminal and in Markdown."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,15 +85,13 @@ def write_report(graph: Graph) -> Written:
     similar = sts_rows(graph) if recipe.sts.sets else []
     variants = variants_of(graph) | sts_variants(similar)
     if recipe.report.record:
-        of_tables = [row for cells in graph.tables.values() for _, _, row in cells]
-        ranked = graph.retrieval_jobs([*rows, *of_tables])
+        ranked = graph.retrieval_jobs([*rows, *chain.from_iterable(graph.tables.values())])
         ranked += filter(None, (row.job for row in similar))
         kept = [*translators.values(), *looks.values(), *translated, *ranked, *compared.values()]
         record(graph, kept, variants)
     figures = _ReportTables(graph, records_of(recipe), variants)
     cut = recipe.vse.folds > 1 and not recipe.vse.ranked_by
-    lines = by_line(named := [(row.system, row.name, row) for row in rows])
-    second = by_line([(row.system, row.name, row) for row in [graph.reranker] if row is not None])
+    lines, second = by_line(rows), by_line(filter(None, [graph.reranker]))
     sheets = [
         figures.translators(translators),
         figures.gains(translators),
@@ -102,7 +101,7 @@ def write_report(graph: Graph) -> Written:
         *(figures.retrieval(lines, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(lines, language) for language in recipe.vse.test),
         figures.across_languages(lines),
-        *analysis_tables(figures, named, recipe.vse.test),
+        *analysis_tables(figures, rows, recipe.vse.test),
         *(sheet for name in graph.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
         *rerank_tables(figures, compared),

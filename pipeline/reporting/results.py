@@ -15,7 +15,7 @@ from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.reporting.records import Ends, Record, Result, flat_metrics, rounded, variant_of
 from pipeline.retrieval.ranks import read_ranks, read_runs
-from pipeline.retrieval.rows import Cells, Row
+from pipeline.retrieval.rows import Row
 from pipeline.visualization.text_table import ONE_SEED, TextTable, shown_difference, shown_interval
 
 NOT_RUN = "not run"
@@ -27,11 +27,11 @@ Seeds = Mapping[tuple[str, str], Sequence[Row]]
 """System and name of each line of a table → its rows, a row a seed."""
 
 
-def by_line(cells: Cells) -> Seeds:
+def by_line(rows: Iterable[Row]) -> Seeds:
     """The rows of each line of a table."""
     lines: dict[tuple[str, str], list[Row]] = {}
-    for system, name, row in cells:
-        lines.setdefault((system, name), []).append(row)
+    for row in rows:
+        lines.setdefault((row.system, row.name), []).append(row)
     return lines
 
 

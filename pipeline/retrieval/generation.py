@@ -12,7 +12,6 @@ from data.regions import RegionStore
 from data.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel
 from modules.translators.beam import BeamSettings
-from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import device_of, load_model
 
@@ -60,13 +59,10 @@ def captions_of_corpus(
         trainer: whether a GPU may be used.
 
     Raises:
-        RecipeError: the folder holds no model, or one that reads other regions.
+        RecipeError: the folder holds no model.
     """
     model, text = load_model(folder)
     model, kept = model.to(device_of(trainer)), [image for image in images if image in store]
-    if store.dim != model.input_dim:
-        raise RecipeError(f"{store.folder}: regions have {store.dim} numbers, the model {folder} reads "
-                          f"{model.input_dim}; train it on this corpus")  # fmt: skip
     written: dict[str, dict[str, str]] = {language: {} for language in languages}
     for start in range(0, len(kept), _BATCH):
         some = kept[start : start + _BATCH]

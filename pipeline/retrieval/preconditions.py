@@ -7,7 +7,6 @@ from collections.abc import Container, Mapping, Sequence, Set
 from datasets import Dataset as Table
 
 from data.captions import HUMAN
-from data.errors import DataError
 from data.mixing import CaptionsOfImages
 from data.regions import RegionStore
 from data.segmentation import require_segmenter
@@ -16,9 +15,10 @@ from data.taught import TEXT
 from data.text import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import info
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.systems import parse_path
+from pipeline.recipes.typed import located
 from pipeline.retrieval.rows import slots_of
 
 
@@ -94,10 +94,8 @@ def require_enough(row: str, groups: Sequence[tuple[Slot, ...]], captions: Capti
     for group in groups:
         human = tuple(slot for slot in group if slot.source == HUMAN)
         if any(slot.count for slot in human):
-            try:
+            with located(f"vse.rows.{row}"), as_recipe_error():
                 captions.visits(human)
-            except DataError as error:
-                raise RecipeError(f"vse.rows.{row}: {error}") from None
 
 
 def require_equal_folds(count: int, images: int) -> None:

@@ -14,7 +14,6 @@ from data.regions import RegionStore
 from data.retrieval import RetrievalData
 from data.text_inputs import TextInput
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
-from modules.retrieval_models import build_model
 from modules.search.encoded_test import EncodedTest
 from modules.training.ranked import RankedModule
 from pipeline.engine.artifacts import read_arrays
@@ -25,7 +24,7 @@ from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.retrieval.preconditions import require_equal_folds
 from pipeline.retrieval.rows import recall_headline
-from pipeline.training.model_files import load_weights, read_network, refusing_other_code
+from pipeline.training.model_files import load_model
 from pipeline.training.trainer import evaluate_split, make_trainer
 from pipeline.vectors.images import images_in
 
@@ -64,31 +63,11 @@ class ModelTest(NamedTuple):
     trainer: TrainerSettings
 
 
-def load_module(
-    folder: Path, languages: Sequence[str], pretrained: str | None = None
-) -> tuple[EncodedModule, TextInput]:  # fmt: skip
-    """A trained retrieval model, ready to be tested in some languages, and its text input.
-
-    Args:
-        folder: of the job that trained it.
-        languages: that it will be tested in.
-        pretrained: where the text model that it was made on lies now, if it has one.
-
-    Raises:
-        RecipeError: the folder holds no model, or its parts do not fit.
-    """
-    name, arguments, text = read_network(folder, pretrained)
-    with refusing_other_code(folder, "vse", "--force"):
-        module = EncodedModule(build_model(name, **arguments), languages)
-    load_weights(module.model, folder / "weights.safetensors")
-    return module.eval(), text
-
-
 def open_test(inputs: Mapping[str, Path], languages: Sequence[str], settings: VseSettings) -> ModelTest:
-    """What a job with `test_inputs` tests its model with, in some languages; raises as `load_module`."""
-    module, text = load_module(inputs["model"], languages, settings.pretrained)
+    """What a job with `test_inputs` tests its model with, in some languages; raises as `load_model`."""
+    model, text = load_model(inputs["model"], settings.pretrained)
     captions = read_captions(inputs["corpus"] / "captions.parquet")
-    return ModelTest(module, text, captions, images_in(inputs), settings.trainer)
+    return ModelTest(EncodedModule(model, languages).eval(), text, captions, images_in(inputs), settings.trainer)
 
 
 def ranking_job(
@@ -99,14 +78,8 @@ def ranking_job(
 
 
 def encode_split(test: ModelTest, split: str = "test") -> tuple[RetrievalData, dict[str, EncodedTest]]:
-    """Encode the images and captions of `test` or `val` in the module's languages; what was read, and its encodings.
-
-    Raises:
-        RecipeError: the model does not read such regions.
-    """
+    """Encode the images and captions of `test` or `val` in the module's languages; what was read, and its encodings."""
     module, text, captions, store, settings = test
-    if store.dim != module.model.input_dim:
-        raise RecipeError(f"{store.folder}: regions have {store.dim} numbers, the model reads {module.model.input_dim}")
     data = RetrievalData(captions, store, text, [], module.model.languages, {split: module.test_languages})
     evaluate_split(make_trainer(settings), split, module, data)
     for encodings in module.encoded.values():

@@ -1,6 +1,6 @@
 """Rows of a table of retrieval models: what is trained, and how it is tested."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,8 @@ class Row:
         name: of `vse.rows`.
         job: what ranks the test.
         trained: the jobs that train its models.
-        system: the name of the line beside its figures: the model, the models fused, the model and its translator, or
-        the model and the one whose results it reranks.
+        system: the name of the line beside its figures: the model, the models fused, the model and its translator, the
+        model and the one whose results it reranks; or what a table of the recipe calls it.
         languages: of its figures.
         unseen: which of them it was not trained on.
         analyses: name → what tells more of its one model; see `pipeline.analyses.registry`.
@@ -82,7 +82,3 @@ def recall_headline(figures: Mapping[str, Any]) -> str:
     recalls = ", ".join(f"{language} {scores[language]['mean_recall']:.1f}" for language in scores)
     chosen = f", epoch {figures['epoch']} of {figures['epochs']}" if "epoch" in figures else ""
     return f"mean recall {recalls}{chosen}"
-
-
-Cells = Sequence[tuple[str, str, Row]]
-"""System, name and row of the lines of a table, seed by seed."""

@@ -82,9 +82,9 @@ def models_of(graph: Graph) -> Iterator[tuple[VseSettings, Row, Job, str]]:
     lines = [(recipe.vse.of_row(row.name), row, "") for row in graph.rows]
     if graph.reranker is not None:
         lines.append((replace(recipe.vse, pretrained=None), graph.reranker, ""))
-    for name, cells in graph.tables.items():
+    for name, rows in graph.tables.items():
         systems = recipe.tables[name].systems
-        lines += [(systems[title].vse.of_row(row.name), row, title) for title, _, row in cells]
+        lines += [(systems[row.system].vse.of_row(row.name), row, row.system) for row in rows]
     for settings, row, title in lines:
         for trained in row.trained:
             yield settings, row, trained, title

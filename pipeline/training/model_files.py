@@ -48,18 +48,7 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
     Raises:
         RecipeError: the folder holds no model, or its parts do not fit.
     """
-    name, arguments, text = read_network(folder, pretrained)
-    with refusing_other_code(folder, "vse", "--force"):
-        own = not (arguments.get("pretrained") or arguments.get("image_encoder") or arguments.get("image_side"))
-        model = build_with_weights(lambda: build_model(name, **arguments), folder / "weights.safetensors", own)
-    model.load_text_model()
-    return model.eval(), text
-
-
-def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict[str, Any], TextInput]:
-    """The name and arguments of a trained model, and its text input; arguments and errors as for `load_model`."""
-    path = folder / "network.json"
-    network = read_json(path, NETWORK)
+    network = read_json(folder / "network.json", NETWORK)
     name, arguments = network["model"], network["arguments"]
     if pretrained is None and (folder / TEXT / "config.json").is_file():
         pretrained = str(folder / TEXT)
@@ -68,7 +57,11 @@ def read_network(folder: Path, pretrained: str | None = None) -> tuple[str, dict
     text = load_text_input(folder / "words.json", pretrained)
     if len(text) != arguments.get("vocabulary_size"):
         raise RecipeError(f"{folder}: words.json has {len(text)} entries, the model {arguments.get('vocabulary_size')}")
-    return name, arguments, text
+    with refusing_other_code(folder, "vse", "--force"):
+        own = not (arguments.get("pretrained") or arguments.get("image_encoder") or arguments.get("image_side"))
+        model = build_with_weights(lambda: build_model(name, **arguments), folder / "weights.safetensors", own)
+    model.load_text_model()
+    return model.eval(), text
 
 
 @contextmanager
@@ -175,7 +168,7 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
     except Exception as error:  # safetensors raises its own error, and OSError
         raise _unreadable(path, error) from None
     try:
-        missing, unexpected = module.load_state_dict(weights, strict=strict)
+        unexpected = module.load_state_dict(weights, strict=strict).unexpected_keys
     except RuntimeError as error:
         raise RecipeError(f"{path}: weights of another network ({str(error).splitlines()[-1].strip()})") from None
     if unexpected:
@@ -183,7 +176,6 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
     for name, values in module.named_parameters():
         if name in weights and not bool(torch.isfinite(values).all()):
             raise RecipeError(f"{path}: {name} has NaN or infinity; train again, or get the model again")
-    del missing
 
 
 def _unreadable(path: Path, error: Exception) -> Exception:

@@ -116,9 +116,6 @@ def lists_job(
         about = Reranking(direction, {name: float(name == LOGP) for name in names}, size)
         reranker = load_reranker(direct, bpe, about, inputs.get(CHANNEL, folder), inputs.get(RETRIEVAL, folder))
         pairs = parallel_text_of(inputs, direction, settings)
-        if reranker.regions is not None and reranker.regions.in_features != pairs.store.dim:
-            raise RecipeError(f"nbest-{system}: a model reads regions of {reranker.regions.in_features} numbers, the "
-                              f"corpus has {pairs.store.dim}; train it on this corpus")  # fmt: skip
         figures: dict[str, Any] = {}
         for split in ("val", "test"):
             rows = pairs.rows(split, captions=True)

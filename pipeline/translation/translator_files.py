@@ -12,7 +12,6 @@ from typing import Any
 from data.answer_tokens import AnswerTokens
 from data.text import BEGIN, END, UNKNOWN, JointBPE, SubWords, spaced
 from data.translator_tokens import TranslatorTokens
-from modules.errors import ModelError
 from modules.translators.ensemble import Ensemble
 from modules.translators.image_text import ImageTextTranslator
 from modules.translators.noisy_channel import Channel
@@ -21,9 +20,10 @@ from modules.translators.registry import Searched, build_translator
 from modules.translators.rerankers import Feature, Length, LogProbability, Reranker, Similarity
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import stage_command
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.recipes.systems import CHANNEL
 from pipeline.recipes.translator_settings import CONTROL, OF_RETRIEVAL
+from pipeline.recipes.typed import located
 from pipeline.training.model_files import MODEL_FILES, build_with_weights, load_model, refusing_other_code
 
 LOGP, RERANKING, RETRIEVAL, PRETRAINED = "logp", "reranking", "retrieval", "pretrained"
@@ -250,12 +250,10 @@ def load_reranker(direct: Searched, bpe: SubWords, about: Reranking, channel: Pa
         elif name == CHANNEL:
             features[name] = _load_channel(channel, bpe, source, target)
         elif name in looked and model is not None:
-            try:
+            with located(str(retrieval)), as_recipe_error():
                 features[name] = Similarity(
                     model, looked[name], partial(read, target), target, partial(read, source), source
                 )
-            except ModelError as error:
-                raise RecipeError(f"{retrieval}: {error}") from None
         else:
             raise RecipeError(f"{about.direction}: no feature {name!r} of re-ranking; there are {LOGP}, length, "
                               f"{CHANNEL}, {', '.join(looked)}")  # fmt: skip

@@ -11,13 +11,13 @@ import torch
 
 from data.captions import read_captions
 from data.text import plain_words
+from pipeline.analyses.description import read_values
 from pipeline.analyses.generated import (
     BASELINES,
     MEASURES,
     _headline,
     caption_baselines,
     generated_scores,
-    read_cider,
 )
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.generation import captions_of_regions
@@ -56,13 +56,15 @@ def test_a_caption_of_each_test_image_is_kept_and_scored_beside_the_baselines(gx
         scores = gxn.metrics(NAME)["test"][language]
         assert [scores[f"generated_{one}"] for one in MEASURES] == pytest.approx(list(expected.figures().values()))
         assert scores["generated_images"] == len(images)
-        assert np.array_equal(read_cider(folder, language), expected.cider)
+        assert np.array_equal(read_values(folder, language, "generated", "cider"), expected.cider)
         for short, name in BASELINES.items():
             assert (
                 gxn.metrics("caption-baselines")["test"][language][f"{short}_cider"]
                 == baselines[name].figures()["cider"]
             )
-            assert np.array_equal(read_cider(gxn.job("caption-baselines"), language, short), baselines[name].cider)
+            assert np.array_equal(
+                read_values(gxn.job("caption-baselines"), language, short, "cider"), baselines[name].cider
+            )
 
 
 def test_they_are_what_the_exported_model_writes(gxn: Tiny, gxn_model) -> None:
@@ -78,8 +80,7 @@ def test_they_are_what_the_exported_model_writes(gxn: Tiny, gxn_model) -> None:
 def test_the_report_has_a_table_of_rows_and_baselines_with_intervals(gxn: Tiny) -> None:
     recipe = gxn.recipe(*GXN)
     figures, rows = Figures(Graph(recipe, gxn.workspace), []), Graph(recipe, gxn.workspace).rows
-    cells = [(row.system, row.name, row) for row in rows]
-    (german,), (english,) = (list(tables_of("generated", figures, cells, language)) for language in ("de", "en"))
+    (german,), (english,) = (list(tables_of("generated", figures, rows, language)) for language in ("de", "en"))
     assert (german.title[:29], english.title[:29]) == ("Generated captions, gxn, de, ", "Generated captions, gxn, en, ")
     assert [row[0] for row in english.rows] == ["both", *BASELINES.values()]
     assert all("…" in row[6] for row in english.rows)
@@ -98,7 +99,7 @@ def test_the_report_has_a_table_of_rows_and_baselines_with_intervals(gxn: Tiny) 
         > figures.interval(jobs, lambda _: next(seeds), -math.inf, math.inf)[0]
     )
     elsewhere = Figures(Graph(recipe, type(gxn.workspace)(gxn.folder / "nowhere")), [])
-    assert [row[:2] for row in next(tables_of("generated", elsewhere, cells, "en")).rows] == [["both", "not run"]]
+    assert [row[:2] for row in next(tables_of("generated", elsewhere, rows, "en")).rows] == [["both", "not run"]]
 
 
 def test_a_model_without_a_decoder_has_no_such_job(tiny: Tiny) -> None:

@@ -13,7 +13,8 @@ from modules.search.ranking import exact_ranks
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.retrieval.ranks import ModelTest, encode_split, load_module, read_ranks
+from pipeline.retrieval.ranks import EncodedModule, ModelTest, encode_split, read_ranks
+from pipeline.training.model_files import load_model
 from tests.modules.test_ranking import assert_same
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import GXN, Tiny, at, without_english
@@ -61,12 +62,11 @@ def test_ranks_of_the_whole_gallery_are_those_of_the_decoder_alone(made: Tiny, g
     rows = captions.to_list()
     training = list(dict.fromkeys(row["image_id"] for row in rows if row["split"] == "train"))
     for language in ("en", "de"):
-        module, text = load_module(trained, [language])
+        model, text = load_model(trained)
         settings = TrainerSettings("cpu", threads=1, progress=False)
-        data, encoded = encode_split(ModelTest(module, text, captions, store, settings))
+        data, encoded = encode_split(ModelTest(EncodedModule(model, [language]), text, captions, store, settings))
         images, ids = data.ranked("test", language)
         words = {row["caption_id"]: text.encode(row["text"], language) for row in rows}
-        model = module.model
 
         def log_p(image: str, sentence: list[int], model=model, language: str = language) -> float:
             seen = torch.from_numpy(store.take(store.rows([image]))).float()

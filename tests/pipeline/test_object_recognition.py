@@ -12,6 +12,7 @@ from data.corpora.scenes_grammar import Thing
 from data.corpora.scenes_objects import objects_of
 from data.pixels import middle_square
 from pipeline.analyses import object_recognition
+from pipeline.analyses.description import read_values
 from pipeline.analyses.object_recognition import (
     DRAWN,
     OTHER,
@@ -19,7 +20,6 @@ from pipeline.analyses.object_recognition import (
     REAL,
     Recogniser,
     name_of,
-    read_recognised,
     right,
 )
 from pipeline.corpus.prepare import pictures_of
@@ -73,7 +73,7 @@ def test_figures_are_of_drawn_other_and_real_pictures(gxn: Tiny) -> None:
     assert set(scores) == {"en", "de"}
     for language in scores:
         for picture in PICTURES:
-            shares = read_recognised(gxn.job(NAME), language, picture)
+            shares = read_values(gxn.job(NAME), language, "recognised", picture)
             assert shares.shape == (4, 3)
             for place, measure in enumerate(("objects", "nouns", "colours")):
                 assert scores[language][name_of(picture, measure)] == pytest.approx(float(shares[:, place].mean()))
@@ -98,25 +98,25 @@ def test_what_is_drawn_decides(gxn: Tiny, real, tmp_path: Path, monkeypatch: pyt
 
 def test_the_report_has_a_table_with_intervals_and_the_difference(gxn: Tiny, monkeypatch) -> None:
     recipe = gxn.recipe(*GXN)
-    cells = [(row.system, row.name, row) for row in Graph(recipe, gxn.workspace).rows]
+    rows = Graph(recipe, gxn.workspace).rows
     shares = {DRAWN: 60.0, OTHER: 20.0, REAL: 90.0}
-    monkeypatch.setattr("pipeline.analyses.object_recognition.read_recognised",
-                        lambda folder, language, of: torch.full((4, 3), shares[of]))  # fmt: skip
+    monkeypatch.setattr("pipeline.analyses.object_recognition.read_values",
+                        lambda folder, language, file, array: torch.full((4, 3), shares[array]))  # fmt: skip
     figures = Figures(Graph(recipe, gxn.workspace), [])
-    (table,) = tables_of("recognised", figures, cells, "en")
+    (table,) = tables_of("recognised", figures, rows, "en")
     assert [line[2] for line in table.rows] == [PICTURES[DRAWN], PICTURES[OTHER], "the difference", PICTURES[REAL]]
     assert [line[4] for line in table.rows] == ["60.0 … 60.0", "20.0 … 20.0", "+40.0 … +40.0", "90.0 … 90.0"]
     assert [line[:2] for line in table.rows] == [["gxn", "both"], *[["", ""]] * 3]
     (kept,) = [one for one in figures.results if one.metric == "recognised_objects_drawn-other"]
     assert (kept.low, kept.high, kept.n, kept.language) == (40, 40, 4, "en")
-    runs = list(finished_records(gxn.workspace, [cells[0][2].analyses["recognised"]], recipe, {}))
+    runs = list(finished_records(gxn.workspace, [rows[0].analyses["recognised"]], recipe, {}))
     gone = type(gxn.workspace)(gxn.folder / "nowhere")
-    (there,) = tables_of("recognised", Figures(Graph(recipe, gone), runs), cells, "en")
+    (there,) = tables_of("recognised", Figures(Graph(recipe, gone), runs), rows, "en")
     assert {line[4] for line in there.rows} == {"–"}
     assert [line[5:7] for line in there.rows] == [line[5:7] for line in table.rows]
-    (untrained,) = tables_of("recognised", Figures(Graph(recipe, gone), []), cells, "en")
+    (untrained,) = tables_of("recognised", Figures(Graph(recipe, gone), []), rows, "en")
     assert [line[:3] for line in untrained.rows] == [["gxn", "both", "not run"]]
-    (none,) = tables_of("recognised", figures, cells, "fr")
+    (none,) = tables_of("recognised", figures, rows, "fr")
     assert not none.rows
 
 

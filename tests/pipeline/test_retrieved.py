@@ -11,7 +11,8 @@ from data.captions import read_captions
 from data.regions import RegionStore
 from data.text import plain_words
 from modules.metrics.cider import CiderD, document_frequencies
-from pipeline.analyses.retrieved import name_of, read_retrieved, training_frequencies
+from pipeline.analyses.description import read_values
+from pipeline.analyses.retrieved import Retrieved, name_of, training_frequencies
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -20,7 +21,8 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.reporting.analyses import tables_of
 from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
-from pipeline.retrieval.ranks import ModelTest, encode_split, load_module
+from pipeline.retrieval.ranks import EncodedModule, ModelTest, encode_split
+from pipeline.training.model_files import load_model
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import Tiny
 
@@ -36,6 +38,12 @@ tables:
       ours: {{rows: [human], published: {{human: [54.6, 34.5, 21.0, null, 56.3, 1, 2, 3, 4, 5]}}}}
     published: {{theirs: [50, 40, 30, 20, 61.1]}}
 """
+
+
+def retrieved(folder: Path, language: str) -> Retrieved:
+    """What a finished job left of one language."""
+    with np.load(folder / f"retrieved-{language}.npz") as left:
+        return Retrieved(**left)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +63,9 @@ def made(tmp_path_factory) -> Tiny:
 def test_figures_are_those_of_the_first_captions_one_image_at_a_time(made: Tiny) -> None:
     corpus = made.job("corpus")
     captions, store = read_captions(corpus / "captions.parquet"), RegionStore(corpus / "regions")
-    module, text = load_module(made.job("vse-san-human-1"), ["en", "de"])
+    model, text = load_model(made.job("vse-san-human-1"))
     settings = TrainerSettings("cpu", threads=1, progress=False)
-    data, encoded = encode_split(ModelTest(module, text, captions, store, settings))
+    data, encoded = encode_split(ModelTest(EncodedModule(model, ["en", "de"]), text, captions, store, settings))
     rows = captions.to_list()
     for language in ("en", "de"):
         own = [row for row in rows if row["language"] == language and row["source"] == "human"]
@@ -68,7 +76,7 @@ def test_figures_are_those_of_the_first_captions_one_image_at_a_time(made: Tiny)
         frequencies = document_frequencies(training.values())
         images, names = data.ranked("test", language)
         about = {row["caption_id"]: row for row in own if row["split"] == "test"}
-        found, scored = read_retrieved(made.job("retrieved-san-human-1"), language), encoded[language].scores()
+        found, scored = retrieved(made.job("retrieved-san-human-1"), language), encoded[language].scores()
         assert found.images.tolist() == images
         assert found.captions.shape == found.cider.shape == (len(images), 5)
         for place, image in enumerate(images):
@@ -111,11 +119,11 @@ def test_the_report_has_a_table_of_its_own_and_rows_with_intervals_of_cider(made
 def test_records_fill_the_table_when_the_artifacts_are_gone(made: Tiny, tmp_path: Path) -> None:
     recipe = made.recipe(*TWO, ON)
     rows, gone = Graph(recipe, made.workspace).rows, Workspace(tmp_path / "artifacts")
-    jobs, cells = [job for row in rows for job in row.jobs], [(row.system, row.name, row) for row in rows]
+    jobs = [job for row in rows for job in row.jobs]
     runs = list(finished_records(made.workspace, jobs, recipe, {}))
-    (here,) = tables_of("retrieved", Figures(Graph(recipe, made.workspace), []), cells, "en")
-    (there,) = tables_of("retrieved", Figures(Graph(recipe, gone), runs), cells, "en")
-    (untrained,) = tables_of("retrieved", Figures(Graph(recipe, gone), []), cells, "en")
+    (here,) = tables_of("retrieved", Figures(Graph(recipe, made.workspace), []), rows, "en")
+    (there,) = tables_of("retrieved", Figures(Graph(recipe, gone), runs), rows, "en")
+    (untrained,) = tables_of("retrieved", Figures(Graph(recipe, gone), []), rows, "en")
     assert [line[:7] for line in there.rows] == [line[:7] for line in here.rows]
     assert {line[7] for line in there.rows} == {"–"}
     assert untrained.rows[0][:2] == ["human", "not run"]
@@ -183,7 +191,7 @@ def test_combined_models_are_not_scored(made: Tiny) -> None:
 def test_bad_input_is_one_line(made: Tiny, tmp_path: Path) -> None:
     (tmp_path / "retrieved-en.npz").write_bytes(b"no")
     with pytest.raises(RecipeError, match=r"retrieved-en.npz: not readable .*run the same command again"):
-        read_retrieved(tmp_path, "en")
+        read_values(tmp_path, "en", "retrieved", "cider")
     for old, new, said in (
         ("[50, 40, 30, 20, 61.1]", "[50, 40, 30]", "tables.2.published.theirs: expected BLEU-1 to 4 and CIDEr-D × 100"),
         ("3, 4, 5]", "3, 4]", "tables.2.systems.ours.published.human: expected BLEU-1 to 4"),
@@ -207,5 +215,5 @@ def test_two_processes_leave_what_one_leaves(made: Tiny, tmp_path: Path) -> None
     run_on_two(two, "vse", *TWO, ON)
     ours, theirs = (one.metrics("retrieved-san-human-1")["test"]["en"] for one in (two, made))
     assert ours == pytest.approx(theirs)
-    first, second = (read_retrieved(one.job("retrieved-san-human-1"), "en") for one in (two, made))
+    first, second = (retrieved(one.job("retrieved-san-human-1"), "en") for one in (two, made))
     assert (first.captions == second.captions).all()

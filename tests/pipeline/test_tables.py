@@ -20,7 +20,8 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.paper_tables import paper_tables
 from pipeline.reporting.results import Figures
 from pipeline.retrieval.fusion import fuse
-from pipeline.retrieval.ranks import load_module, read_ranks
+from pipeline.retrieval.ranks import read_ranks
+from pipeline.training.model_files import load_model
 from pipeline.translation.leakage import lenders_of, name_of, refuse_seen_images
 from tests.pipeline.tiny import Tiny
 
@@ -73,8 +74,8 @@ def test_a_loaded_model_scores_as_the_trained_one_did(trained: Tiny) -> None:
         ranks = retrieval_ranks(*(torch.from_numpy(validated[name]) for name in ("scores", "links")))
     kept = trained.metrics("vse-san-human-1")["val"]["en"]["rsum"]  # of the best epoch: what chose it
     assert kept == pytest.approx(retrieval_scores(ranks)["rsum"])
-    module, text = load_module(folder, ["en"])
-    assert module.model.vocabulary_size == len(text)
+    model, text = load_model(folder)
+    assert model.vocabulary_size == len(text)
 
 
 def test_fusion_ranks_by_the_mean_of_the_saved_matrices(trained: Tiny, tmp_path) -> None:
