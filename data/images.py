@@ -154,6 +154,8 @@ def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
         raise DataError(
             f"{path}: not a readable picture (it is none of {', '.join(most)} and {last}); replace it or leave it out"
         ) from None
+    except MemoryError:
+        raise DataError(f"{path}: too little memory to read this picture; make it smaller, or leave it out") from None
     except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
         raise DataError(f"{path}: not a readable picture ({one_line(error)}); replace it or leave it out") from None
 

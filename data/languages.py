@@ -4,6 +4,7 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from functools import cache
 from typing import NamedTuple
 
@@ -215,9 +216,15 @@ def detect_languages(captions: Iterable[str]) -> Detected:
 
 
 @cache
+def _whole_identifier() -> LanguageIdentifier:
+    """Read once: the library unpacks 65 MB into a temporary file."""
+    return LanguageIdentifier.from_model_file(MODEL_FILE)
+
+
+@cache
 def _identifier(languages: tuple[str, ...]) -> LanguageIdentifier | None:
     """One that knows these languages alone; None if it knows less than two of them."""
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier = copy(_whole_identifier())
     known = [language for language in languages if language in identifier.labels]
     if len(known) < 2:
         return None

@@ -26,7 +26,7 @@ from modules.errors import ModelError
 from pipeline.commands import figures, models, recipes, servers, stages
 from pipeline.commands.options import DATA, USE, recipe_names
 from pipeline.engine.console import be_verbose, error_line, info_aside
-from pipeline.engine.machine_errors import line_of, quieten
+from pipeline.engine.machine_errors import line_of, quieten, require_current_folder
 from pipeline.errors import RecipeError, require_readable
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
@@ -192,6 +192,7 @@ def _open_closed(words: Sequence[str]) -> None:
 
 def _run(words: Sequence[str]) -> Any:
     """What Typer returns for a command line."""
+    require_current_folder()
     for word in words:
         require_readable(word)
     settings, rest = split_settings(words)

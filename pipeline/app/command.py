@@ -11,7 +11,7 @@ from pipeline.gallery.gallery import gallery_of
 from pipeline.gallery.generation import POINTER
 from pipeline.gallery.hits import no_gallery
 from pipeline.recipes.settings import Recipe
-from pipeline.serve.hosts import names_of
+from pipeline.serve.hosts import listening, names_of
 
 
 def open_page(
@@ -20,12 +20,13 @@ def open_page(
     """Run the page; arguments as of `pipeline.serve.command.serve`.
 
     Raises:
-        RecipeError: there is no gallery, or a name is none.
+        RecipeError: there is no gallery, the address or port cannot be used, or a name is none.
     """
     folder = gallery or gallery_of(recipe, workspace)
     if not (folder / POINTER).is_file():
         raise RecipeError(no_gallery(folder))
     options = [f"--server.address={address}", f"--server.port={port}"]
     options += [f"--server.allowedHosts={name}" for name in names_of(address, hosts)]
+    listening("app", address, port).close()  # Streamlit's own words say neither what is wrong nor what to do
     page = Path(__file__).with_name("page.py")
     cli.main(["run", str(page), *options, "--", str(folder)], standalone_mode=False)

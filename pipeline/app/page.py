@@ -22,6 +22,7 @@ from pipeline.app.page_results import SearchRequest, results
 from pipeline.app.page_start import introduction, start
 from pipeline.app.page_text import plain
 from pipeline.app.page_translation import demonstration
+from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError
 from pipeline.gallery.examples import Ambiguous, Sentence, ambiguous_example
 from pipeline.gallery.gallery import Gallery
@@ -54,11 +55,13 @@ def page(folder: Path) -> None:
         changed = (folder / POINTER).stat().st_mtime_ns
         gallery = _gallery(str(folder), changed)
     except (RecipeError, OSError) as error:
-        st.error(plain(str(error) if isinstance(error, RecipeError) else no_gallery(folder)))
+        absent = isinstance(error, FileNotFoundError | NotADirectoryError)
+        known = line_of(error) if isinstance(error, OSError) else None
+        st.error(plain(no_gallery(folder) if absent else known or str(error)))
         return
     introduction(gallery)
-    request, picture = _inputs(gallery)
     with errors_shown():
+        request, picture = _inputs(gallery)
         near = None if picture is None else uploaded(gallery, picture.getvalue(), picture.name, request)
         if request.sentence.text:
             results(gallery, request)

@@ -28,7 +28,7 @@ _ADVICE = {
     errno.EINVAL: "choose another name",
 }
 _OF_MACHINE = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENOMEM}
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "can't start new thread")
 _LOST = ("closed by peer", "reset by peer", "broken pipe", "remote process exited", "connection was likely closed")
 _LOWER = {
     "prepare": "regions.size",
@@ -50,21 +50,24 @@ def line_of(error: OSError) -> str | None:
     if error.errno is None and not short:
         return None
     advice = _ADVICE[errno.ENOSPC] if short else _ADVICE.get(error.errno or 0, "check the file and its folder")
-    if error.errno == errno.ENOENT and error.filename is None and not _here():
-        return "the current folder has been deleted; change to another one (cd)"
     where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "a file or the output"
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where, advice = "a temporary file or the output", "make room (temporary files lie where TMPDIR says)"
     if "lightning_logs" in Path(where).parts and error.errno in _NOT_ALLOWED:
         advice = "run the command from a folder where you may write"
     return f"{where}: {error.strerror or error}; {advice}"
 
 
-def _here() -> bool:
-    """Is there a current folder?"""
+def require_current_folder() -> None:
+    """Refuse to go on where the current folder has been deleted: there torch ends a process that imports it.
+
+    Raises:
+        RecipeError: it has been.
+    """
     try:
-        os.getcwd()  # noqa: PTH109  # it does not name the folder
-    except OSError:
-        return False
-    return True
+        Path.cwd()
+    except FileNotFoundError:
+        raise RecipeError("the current folder has been deleted; change to another one (cd)") from None
 
 
 def of_machine(error: Exception, path: Path) -> OSError | None:

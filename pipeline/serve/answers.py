@@ -59,13 +59,15 @@ class Answers:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._failed = folder, (-1, "")
         self._changed, self._opened = self._stamp(), self._open(None)
         self.search([Query("a", None, 1)])  # the first one takes longer
 
     def health(self) -> Record:
         """What is served; of a gallery that was updated just now, it is what was served before."""
-        if self._stamp() != self._changed:
+        if (changed := self._stamp()) == self._failed[0]:
+            raise NotReadyError(self._failed[1])
+        if changed != self._changed:
             self._pointer()
         gallery = self._opened
         exported = gallery.exported
@@ -153,7 +155,11 @@ class Answers:
     def _gallery(self) -> Gallery:
         """The present generation."""
         if (changed := self._stamp()) != self._changed:
-            self._opened = self._open(self._opened.exported)
+            try:
+                self._opened = self._open(self._opened.exported)
+            except NotReadyError as error:
+                self._failed = changed, str(error)
+                raise
             self._changed = changed
         return self._opened
 

@@ -1,8 +1,6 @@
 """`serve`: the service runs until it is stopped."""
 
 import gc
-import os
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,15 +8,15 @@ import uvicorn
 
 from pipeline.engine.console import info
 from pipeline.engine.workspace import Workspace
-from pipeline.errors import RecipeError
 from pipeline.gallery.gallery import gallery_of
 from pipeline.recipes.settings import Recipe
 from pipeline.serve.answers import Answers
-from pipeline.serve.hosts import names_of
+from pipeline.serve.hosts import listening, names_of
 from pipeline.serve.protocol import InTime
 from pipeline.serve.service import create_app
 
 _CONNECTIONS = 256  # at a time; further ones are told to come later (503)
+_BACKLOG = 64  # connections that the system holds until they are accepted
 _GRACE = 10  # seconds that requests have to end when the service is stopped
 
 
@@ -38,7 +36,7 @@ def serve(
         RecipeError: there is no gallery, the address or port cannot be used, or a name is none.
     """
     names = names_of(address, hosts)
-    with _listening(address, port) as place:
+    with listening("serve", address, port) as place:
         app = create_app(Answers(gallery or gallery_of(recipe, workspace)), names)
         shown = f"[{address}]" if ":" in address else address
         info(
@@ -48,21 +46,6 @@ def serve(
         gc.freeze()  # objects of libraries are not looked at again: a full collection would hold up all requests
         config = uvicorn.Config(
             app, http=InTime, log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS,
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=_GRACE, lifespan="off", backlog=_BACKLOG,
         )  # fmt: skip
         uvicorn.Server(config).run(sockets=[place])
-
-
-def _listening(address: str, port: int) -> socket.socket:
-    """A socket of an address; of TCP by name, else asyncio lets small answers wait 40 ms for more (Nagle)."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, os.name == "posix")
-        made.bind((address, port))
-        made.listen()
-    except (OSError, OverflowError) as error:
-        made.close()
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise RecipeError(f"serve: {address}, port {port}: {reason}; choose another address or port") from None
-    return made

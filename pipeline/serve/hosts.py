@@ -1,8 +1,9 @@
-"""The names that the page and the service answer to.
+"""Where the page and the service listen, and the names that they answer to.
 
 By any other name nothing is served: a foreign page could have its own name lead to this machine (DNS rebinding).
 """
 
+import os
 import re
 import socket
 from collections.abc import Sequence
@@ -31,7 +32,34 @@ def names_of(address: str, others: Sequence[str]) -> list[str]:
     if wrong := [name for name in others if not _NAME.fullmatch(name)]:
         raise RecipeError(f"--hosts {wrong[0]!r}: not the name of a host; expected names such as photos.example")
     own = _of_this_machine() if address in _EVERYWHERE else []
-    return list(dict.fromkeys([*LOCAL, address, *own, *others]))
+    return list(dict.fromkeys([*LOCAL, address, *own, *others, *map(_in_ascii, others)]))
+
+
+def _in_ascii(name: str) -> str:
+    """A name as browsers send it: `bücher.example` is `xn--bcher-kva.example`."""
+    try:
+        return name.encode("idna").decode()
+    except UnicodeError:
+        return name
+
+
+def listening(command: str, address: str, port: int) -> socket.socket:
+    """A socket of an address; of TCP by name, else asyncio lets small answers wait 40 ms for more (Nagle).
+
+    Raises:
+        RecipeError: the address or port cannot be used; it names the command.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, os.name == "posix")
+        made.bind((address, port))
+        made.listen()
+    except (OSError, OverflowError) as error:
+        made.close()
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise RecipeError(f"{command}: {address}, port {port}: {reason}; choose another address or port") from None
+    return made
 
 
 def _of_this_machine() -> list[str]:

@@ -1,5 +1,6 @@
 """The service: its endpoints, limits, and what it says of a wrong request."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,11 +9,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Form, Request, Response, UploadFile
 from fastapi import Query as Parameter
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.datastructures import UploadFile as Uploaded
+from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -60,9 +63,13 @@ def create_app(answers: Answers, names: Sequence[str], largest: int = LARGEST) -
     hosts = [f"[{name}]" if ":" in name else name for name in names]  # as a browser writes IPv6
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=largest)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    app.add_middleware(_Details)
+    details = {
+        "Content Too Large": f"the body is larger than {largest / 2**20:g} MB",
+        "Invalid host header": "this service does not answer to this name; start it with --hosts NAME",
+    }
+    app.add_middleware(_Details, details=details)
     app.add_middleware(_OfForeignPages, names=hosts)
-    _explain_errors(app)
+    _explain_errors(app, details)
     thread = ThreadPoolExecutor(1, "answers")
     _add_words(app, answers, thread)
     _add_pictures(app, answers, thread)
@@ -143,8 +150,8 @@ def _checked(sentences: list[str]) -> list[str]:
     return sentences
 
 
-def _explain_errors(app: FastAPI) -> None:
-    """Let each error be `{"detail": …}`, one line that a person can act on."""
+def _explain_errors(app: FastAPI, details: Mapping[str, str]) -> None:
+    """Let each error be `{"detail": …}`, one line that a person can act on; `details` has those of libraries."""
 
     async def problem(status: int, request: Request, error: Exception) -> Response:
         """An error of ours."""
@@ -160,12 +167,26 @@ def _explain_errors(app: FastAPI) -> None:
         assert isinstance(error, OSError)
         return JSONResponse({"detail": line_of(error) or str(error)}, 503)
 
+    async def of_body(request: Request, error: Exception) -> Response:
+        """A body that cannot be read, be it for a temporary file that cannot be written."""
+        assert isinstance(error, HTTPException)
+        if isinstance(error.__cause__, OSError):
+            return await of_machine(request, error.__cause__)
+        error.detail = details.get(error.detail, error.detail)
+        return await http_exception_handler(request, error)
+
+    async def of_memory(request: Request, error: Exception) -> Response:
+        """Too little memory."""
+        return JSONResponse({"detail": "this machine has too little memory for this; ask again, or for less"}, 503)
+
     for kind in (DataError, ModelError, RecipeError):
         app.add_exception_handler(kind, partial(problem, 422))
     for kind in (NotReadyError, BusyError):
         app.add_exception_handler(kind, partial(problem, 503))
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(OSError, of_machine)
+    app.add_exception_handler(HTTPException, of_body)
+    app.add_exception_handler(MemoryError, of_memory)
 
 
 def _said_of(error: Mapping[str, Any]) -> str:
@@ -212,10 +233,16 @@ class _OfForeignPages:
 
 
 class _Details:
-    """Gives the errors that middleware tells in plain text the form of all others, `{"detail": …}`."""
+    """Gives the errors that middleware tells in plain text, and the end of the service, the form of all others,
+    `{"detail": …}`.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    Args:
+        app: that answers.
+        details: what is said instead of a text.
+    """
+
+    def __init__(self, app: ASGIApp, details: Mapping[str, str]) -> None:
+        self._app, self._details = app, details
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -230,8 +257,13 @@ class _Details:
                 if status:
                     return
             if status:
-                await JSONResponse({"detail": message["body"].decode()}, status)(scope, receive, send)
+                text = message["body"].decode()
+                await JSONResponse({"detail": self._details.get(text, text)}, status)(scope, receive, send)
             else:
                 await send(message)
 
-        await self._app(scope, receive, send_detail)
+        try:
+            await self._app(scope, receive, send_detail)
+        except asyncio.CancelledError:  # uvicorn, after it has waited for requests to end
+            detail = "the service is being stopped; ask again when it runs"
+            await JSONResponse({"detail": detail}, 503)(scope, receive, send)

@@ -11,7 +11,7 @@ import torch
 
 from pipeline.cli import main
 from pipeline.engine.files import write_atomically
-from pipeline.engine.machine_errors import line_of, lost_process, of_machine, out_of_memory
+from pipeline.engine.machine_errors import line_of, lost_process, of_machine, out_of_memory, require_current_folder
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.training.model_files import load_weights
@@ -114,10 +114,10 @@ def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:
     assert "vse.only names 'c'" in " ".join(capsys.readouterr().err.split())
 
 
-def test_what_has_no_name_may_be_the_output() -> None:
+def test_what_has_no_name_may_be_a_temporary_file() -> None:
     line = line_of(OSError(errno.ENOSPC, "No space left on device"))
-    assert line is not None
-    assert line.startswith("a file or the output: No space left on device; make room")
+    assert line == ("a temporary file or the output: No space left on device; make room (temporary files lie where "
+                    "TMPDIR says)")  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ["/their/lightning_logs/scenes", "/their/lightning_logs"])
@@ -159,14 +159,13 @@ def test_a_data_worker_that_has_ended_names_shared_memory() -> None:
     assert "trainer.workers=0" in line
 
 
-def test_a_folder_that_was_deleted_is_named_as_the_reason(tmp_path: Path, monkeypatch) -> None:
+def test_a_folder_that_was_deleted_is_named_as_the_reason(tmp_path: Path, monkeypatch, capsys) -> None:
     (gone := tmp_path / "gone").mkdir()
     monkeypatch.chdir(gone)
-    unknown = FileNotFoundError(errno.ENOENT, "No such file or directory")
-    assert line_of(unknown) == "a file or the output: No such file or directory; check the path"
+    require_current_folder()
     gone.rmdir()
-    assert line_of(unknown) == "the current folder has been deleted; change to another one (cd)"
-    assert str(line_of(FileNotFoundError(errno.ENOENT, "No such file", "x.tsv"))).startswith("x.tsv: ")
+    assert main(["recipes"]) == 1
+    assert capsys.readouterr().err == "error: the current folder has been deleted; change to another one (cd)\n"
 
 
 def test_a_file_that_may_not_grow_is_named(tmp_path: Path, monkeypatch) -> None:

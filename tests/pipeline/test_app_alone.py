@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,14 @@ def test_a_query_that_is_typed_is_a_step_of_the_history(used: Tiny, monkeypatch)
 def test_no_page_without_a_gallery(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no gallery here; run `"):
         open_page(load_recipe("scenes"), Workspace(tmp_path), None, "127.0.0.1", 0, [])
+
+
+def test_an_address_that_cannot_be_used_is_one_line(used: Tiny) -> None:
+    gallery = used.workspace.root / "tiny" / "gallery"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RecipeError, match=rf"app: 127.0.0.1, port {port}: .*; choose another address or port"):
+            open_page(used.recipe(), used.workspace, gallery, "127.0.0.1", port, [])
 
 
 @pytest.mark.parametrize("size", [(5000, 3), (3, 5000), (1, 1), (64, 32)])

@@ -1,5 +1,7 @@
 """What the service says besides its answers: notes about sentences, what is wrong, and whether it is ready."""
 
+import errno
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +27,7 @@ def folder(used: Tiny, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
-    with TestClient(create_app(Answers(folder), LOCAL, 100_000), "http://localhost") as made:
+    with TestClient(create_app(Answers(folder), LOCAL, 104_858), "http://localhost") as made:
         yield made
 
 
@@ -63,6 +65,39 @@ def test_health_is_that_of_the_gallery(client: TestClient, folder: Path) -> None
     assert client.get("/health").status_code == client.get("/search?q=a").status_code == 200
 
 
+def test_a_gallery_that_could_not_be_opened_is_not_healthy(client: TestClient, folder: Path) -> None:
+    pointer = folder / POINTER
+    content = pointer.read_text()
+    pointer.write_text(json.dumps(json.loads(content) | {"generation": "gone"}))
+    told = client.get("/search?q=a")
+    assert (told.status_code, client.get("/health").json()) == (503, told.json())
+    pointer.write_text(content)
+    assert client.get("/search?q=a").status_code == client.get("/health").status_code == 200
+
+
+def test_a_full_disk_under_an_uploaded_picture_is_no_fault_of_the_request(client: TestClient, monkeypatch) -> None:
+    def full(*arguments, **more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("starlette.formparsers.SpooledTemporaryFile", full)
+    told = client.post("/describe", files=FILE)
+    assert (told.status_code, told.json()["detail"].partition(";")[0]) == (
+        503, "a temporary file or the output: No space left on device"
+    )  # fmt: skip
+
+
+def test_too_little_memory_is_no_fault_of_the_request(client: TestClient, monkeypatch) -> None:
+    def too_much(*arguments, **more):
+        raise MemoryError
+
+    monkeypatch.setattr(ExportedModel, "encode_captions", too_much)
+    told = client.get("/search?q=a")
+    assert (told.status_code, told.json()["detail"].partition(";")[0]) == (
+        503, "this machine has too little memory for this"
+    )  # fmt: skip
+
+
+NAMELESS = "this service does not answer to this name; start it with --hosts NAME"
 FILE, JSON = {"picture": b"x"}, "the body is 'application/json'; expected a form (`curl -F NAME=VALUE`, see /docs)"
 WRONG = [
     ("/describe", {"data": {"picture": "dog.jpg"}}, 422, "picture: expected a file (`-F picture=@FILE`)"),
@@ -71,10 +106,10 @@ WRONG = [
     ("/embed", {"files": {"language": b"en"}}, 422, "language: expected text, not a file (`-F language=TEXT`)"),
     ("/embed", {"json": {"sentences": ["a"]}}, 422, f"embed: {JSON}"),
     ("/describe", {"json": {"picture": "a"}}, 422, f"describe: {JSON}"),
-    ("/embed", {"files": {"picture": b"x" * 200_000}}, 413, "Content Too Large"),
-    ("/embed", {"content": b"x" * 200_000}, 413, "Content Too Large"),
-    ("/embed", {"files": FILE, "headers": {"Host": "evil.example"}}, 400, "Invalid host header"),
-    ("/embed", {"files": FILE, "headers": {"Host": ""}}, 400, "Invalid host header"),
+    ("/embed", {"files": {"picture": b"x" * 200_000}}, 413, "the body is larger than 0.1 MB"),
+    ("/embed", {"content": b"x" * 200_000}, 413, "the body is larger than 0.1 MB"),
+    ("/embed", {"files": FILE, "headers": {"Host": "evil.example"}}, 400, NAMELESS),
+    ("/embed", {"files": FILE, "headers": {"Host": ""}}, 400, NAMELESS),
 ]
 
 

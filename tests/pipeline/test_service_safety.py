@@ -4,7 +4,8 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -62,6 +63,13 @@ def answered(client: socket.socket) -> bytes:
         return b""
 
 
+@contextmanager
+def closing_all(connections: Iterable[socket.socket]) -> Iterator[list[socket.socket]]:
+    """All of them, closed at the end."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(one) for one in connections]
+
+
 ASK = "GET /health HTTP/1.1\nHost: localhost\n"
 
 
@@ -75,6 +83,44 @@ def test_half_open_requests_do_not_keep_others_out(port: int) -> None:
     assert [answered(one) for one in (*heads, body)] == [b""] * 5
     with sent(port, f"{ASK}\n") as other:
         assert answered(other) == b"HTTP/1.1 200"
+
+
+def test_more_connections_than_a_process_can_hold_are_closed(port: int, monkeypatch) -> None:
+    monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(protocol, "PATIENCE", 60)
+    with closing_all(sent(port, ASK) for _ in range(3)) as held:
+        with sent(port, f"{ASK}\n") as other:
+            assert answered(other) == b""
+        held[0].sendall(b"\r\n")
+        assert answered(held[0]) == b"HTTP/1.1 200"
+
+
+def test_who_waits_when_the_service_is_stopped_is_told_so(caplog) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def search(asked: list) -> list[dict]:
+        begun.set()
+        go_on.wait(10)
+        return [{}]
+
+    app = create_app(Healthy(search=search), names_of("127.0.0.1", []))
+    settings = uvicorn.Config(app, http=InTime, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(settings)
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        (thread := threading.Thread(target=server.run, kwargs={"sockets": [place]})).start()
+        while not server.started:
+            time.sleep(0.01)
+        with sent(place.getsockname()[1], "GET /search?q=a HTTP/1.1\nHost: localhost\n\n") as client:
+            assert begun.wait(10)
+            server.should_exit = True
+            told = b""
+            while not told.endswith(b"}"):
+                told += client.recv(4096)
+        go_on.set()
+        thread.join()
+    assert told.startswith(b"HTTP/1.1 503")
+    assert b"the service is being stopped; ask again when it runs" in told
+    assert "Traceback" not in caplog.text
 
 
 def test_a_connection_that_asks_again_and_again_stays(port: int) -> None:
