@@ -19,5 +19,7 @@ def errors_shown() -> Iterator[None]:
         yield
     except (DataError, ModelError, RecipeError) as error:
         st.error(plain(str(error)))
+    except MemoryError:
+        st.error("This machine has too little memory for this.")
     except OSError as error:  # a full disk, a picture that is gone
         st.error(plain(line_of(error) or str(error)))

@@ -6,6 +6,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 PATIENCE = 20.0  # seconds
+_USUAL = 512
 
 
 def _most_connections() -> int:
@@ -18,7 +19,6 @@ def _most_connections() -> int:
     return _USUAL if files == resource.RLIM_INFINITY else min(_USUAL, files // 2)
 
 
-_USUAL = 512
 MOST_CONNECTIONS = _most_connections()
 """Connections at a time; further ones are closed."""
 
