@@ -197,6 +197,7 @@ def test_killed_between_training_and_the_name(tiny, server, undisturbed, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("job", STAGE_OF)
 def test_killed_at_every_event(tiny: Tiny, server: Kills, undisturbed, tmp_path: Path, job: str) -> None:
     moments = moments_of(undisturbed[job][1], job)
