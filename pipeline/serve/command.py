@@ -12,11 +12,11 @@ from pipeline.gallery.gallery import gallery_of
 from pipeline.recipes.settings import Recipe
 from pipeline.serve.answers import Answers
 from pipeline.serve.hosts import listening, names_of
-from pipeline.serve.protocol import InTime
+from pipeline.serve.protocol import MOST_CONNECTIONS, InTime
 from pipeline.serve.service import create_app
 
 _CONNECTIONS = 256  # at a time; further ones are told to come later (503)
-_BACKLOG = 64  # connections that the system holds until they are accepted
+_BACKLOG = MOST_CONNECTIONS // 8  # connections that are accepted at a time, before those too many are closed
 _GRACE = 10  # seconds that requests have to end when the service is stopped
 
 
