@@ -135,9 +135,8 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
         human = captions_in(inputs["corpus"])
         images = training_images(human)
         written = captions_of_corpus(inputs["model"], images_in(inputs), images, [language], search, trainer)
-        return leave_written(
-            folder, path, written[language], human, "train the captioner longer (augment.captioner.epochs)"
-        )
+        longer = "train the captioner longer (augment.captioner.epochs)"
+        return leave_written(folder, path, written[language], human, inputs["corpus"], longer)
 
     plain = {"path": path, "search": asdict(search)}
     name, inputs = f"synthetic-{path.replace(':', '-')}", test_inputs(model, corpus)

@@ -7,10 +7,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from data.captions import TRAINING_SPLITS, Caption, read_captions, write_captions
+from datasets import Dataset as Table
+
+from data.captions import HUMAN, TRAINING_SPLITS, Caption, choose, read_captions, write_captions
 from data.casing import Casing
 from data.regions import RegionStore
-from data.text import spaced, words_of
+from data.text import spaced
+from data.text_inputs import tokens_of, words_of_all
 from modules.metrics.translation import distinct, pairwise_bleu
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import debug
@@ -108,7 +111,7 @@ def synthesis_job(
         originals = {caption.caption_id: caption for caption in human}
         _write_examples(folder, path, synthetic, originals, pictures_of(inputs["corpus"]), (origin, target))
         empty = sum(not any(new.text.strip() for new in translations) for translations in candidates)
-        return leave_captions(folder, synthetic, human, origin, empty) | {"recalled": memory.recalled}
+        return leave_captions(folder, synthetic, inputs["corpus"], origin, empty) | {"recalled": memory.recalled}
 
     inputs = {"corpus": corpus, "translator": translator} | lenders_of([translator], corpus)
     inputs |= {"before": before} if before is not None else {}
@@ -149,11 +152,13 @@ def casing_in(folder: Path, language: str) -> Casing:
 
 
 def leave_captions(
-    folder: Path, synthetic: Sequence[Caption], human: Sequence[Caption], origin: str, empty: int
-) -> dict[str, Any]:
+    folder: Path, synthetic: Sequence[Caption], corpus: Path, origin: str, empty: int
+) -> dict[str, Any]:  # fmt: skip
     """Write the synthetic captions of a job; its figures, among them how many captions are empty and left out."""
     write_captions(synthetic, folder / "captions.parquet")
-    return diversity([caption for caption in human if caption.split == "train"], synthetic, origin) | {"empty": empty}
+    new, human = (read_captions(place / "captions.parquet", tokens=True) for place in (folder, corpus))
+    training = choose(human, "train", [f"{language}/{HUMAN}" for language in {*human["language"][:]}])
+    return diversity(training, new, origin) | {"empty": empty}
 
 
 def training_images(human: Sequence[Caption]) -> list[str]:
@@ -162,7 +167,7 @@ def training_images(human: Sequence[Caption]) -> list[str]:
 
 
 def leave_written(
-    folder: Path, path: str, written: Mapping[str, str], human: Sequence[Caption], otherwise: str
+    folder: Path, path: str, written: Mapping[str, str], human: Sequence[Caption], corpus: Path, otherwise: str
 ) -> dict[str, Any]:
     """Leave the captions of pictures that a job wrote; empty ones are counted and left out.
 
@@ -170,6 +175,7 @@ def leave_written(
         path: `caption:de`.
         written: image id → caption.
         human: the captions of the corpus.
+        corpus: folder of the job that prepared it.
         otherwise: what to do where every caption is empty.
 
     Raises:
@@ -183,7 +189,7 @@ def leave_written(
     refuse_held_out(synthetic, human)
     if not synthetic:
         raise RecipeError(f"{path}: every caption is empty; {otherwise}")
-    return leave_captions(folder, synthetic, human, language, len(written) - len(synthetic))
+    return leave_captions(folder, synthetic, corpus, language, len(written) - len(synthetic))
 
 
 def captions_headline(figures: Mapping[str, Any]) -> str:
@@ -203,7 +209,7 @@ def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None
             )
 
 
-def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: str) -> dict[str, Any]:
+def diversity(human: Table, synthetic: Table, origin: str) -> dict[str, Any]:
     """Lexical diversity as the paper counts it: different Moses tokens before and after, a count for each language.
 
     Tokens of different languages count apart, as the paper's 8,830 → 19,960 (English + German) do. Beside it: the
@@ -216,28 +222,34 @@ def diversity(human: Sequence[Caption], synthetic: Sequence[Caption], origin: st
         synthetic: made from them.
         origin: the language that the path starts from; `before` counts its captions alone.
     """
-    new = [(caption.language, words_of(caption.text, caption.language)) for caption in synthetic]
-    known = {caption.caption_id: (caption.language, words_of(caption.text, caption.language)) for caption in human}
+    new, known = _sentences(synthetic), dict(zip(human["caption_id"][:], _sentences(human), strict=True))
     before = {(language, word) for language, text in known.values() if language == origin for word in text.split()}
     after = {(language, word) for language, text in new for word in text.split()}
-    made = [(caption, text) for caption, (_, text) in zip(synthetic, new, strict=True)]
-    written, of_image = set(known.values()), dict[str, list[str]]()
-    for caption, text in made:
-        of_image.setdefault(caption.image_id, []).append(text)
+    names, images, parents, surface = (synthetic[name][:] for name in ("caption_id", "image_id", "parent", "text"))
+    by_people, of_image, texts = set(known.values()), dict[str, list[str]](), [text for _, text in new]
+    for image_id, text in zip(images, texts, strict=True):
+        of_image.setdefault(image_id, []).append(text)
     chosen = random.Random(0).sample(sorted(of_image), min(_BLEU_IMAGES, len(of_image)))
-    words = sum(len(spaced(caption.text, caption.language).split()) for caption in synthetic)
+    words = sum(len(spaced(text, language).split()) for text, (language, _) in zip(surface, new, strict=True))
+    of_parents = [known.get(parent or "", ("", None))[1] for parent in parents]
     return {
-        "captions": len(synthetic),
+        "captions": len(new),
         "unique_source": len(before),
         "unique_synthetic": len(after),
         "unique_with_synthetic": len(before | after),
         "unique_by_language": dict(Counter(language for language, _ in before | after)),
-        "copies_of_parent": sum(text == known.get(caption.parent or "", ("", None))[1] for caption, text in made),
-        "copies_of_human": sum(sentence in written for sentence in new),
-        **distinct([text for caption, text in made if "#" not in caption.caption_id.split("|")[-1]]),
+        "copies_of_parent": sum(text == parent for text, parent in zip(texts, of_parents, strict=True)),
+        "copies_of_human": sum(sentence in by_people for sentence in new),
+        **distinct([text for name, text in zip(names, texts, strict=True) if "#" not in name.split("|")[-1]]),
         "pairwise_bleu": pairwise_bleu([of_image[image_id][:_BLEU_CAPTIONS] for image_id in chosen]),
-        "mean_words": round(words / len(synthetic), 2),
+        "mean_words": round(words / len(new), 2),
     }
+
+
+def _sentences(captions: Table) -> list[tuple[str, str]]:
+    """The language and the words of each caption."""
+    languages = captions["language"][:]
+    return list(zip(languages, words_of_all(tokens_of(captions), languages), strict=True))
 
 
 def _write_examples(

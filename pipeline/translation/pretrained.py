@@ -101,7 +101,8 @@ def captioner_job(
             kept=folder / "checkpoints",
         )  # fmt: skip
         written = {image: best.text for image, (best, *_) in zip(images, found, strict=True)}
-        figures = leave_written(folder, path, written, human, f"change its prompt ({CAPTIONER}.prompt)")
+        otherwise = f"change its prompt ({CAPTIONER}.prompt)"
+        figures = leave_written(folder, path, written, human, inputs["corpus"], otherwise)
         return {"model": name, "commit": network.commit, **figures}
 
     plain: dict[str, Any] = {

@@ -67,7 +67,7 @@ def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job 
             replace(caption, source=path, caption_id=caption.caption_id.replace(f"|{whole}", f"|{path}", 1))
             for row, caption in enumerate(new) if row in kept
         ]  # fmt: skip
-        figures = leave_captions(folder, chosen, human, languages[0], 0)
+        figures = leave_captions(folder, chosen, inputs["corpus"], languages[0], 0)
         return figures | {"removed": len(new) - len(chosen), "least_score": float(scores[order[len(kept) - 1]])}
 
     plain: dict[str, Any] = {"path": path, "by": settings.by, "keep": settings.keep}

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from data.captions import Caption
+from data.captions import Caption, table_of
 from pipeline.cli import main
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -220,7 +220,7 @@ def test_diversity_of_captions_here_and_when_recorded(here):
     new = [
         Caption("1.jpg", f"new {n}", "en", "a blue ball", "train", "mt:en-de-en", human[n].caption_id) for n in (0, 1)
     ]
-    finish(here, job, diversity(human, new, "en") | {"empty": 0})
+    finish(here, job, diversity(table_of(human), table_of(new), "en") | {"empty": 0})
     tables = []
     for _ in range(2):
         report(Graph(recipe, here))
