@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from data.captions import Caption
+from data.captions import Caption, table_of
 from data.corpora.scenes_grammar import LANGUAGES
 from data.regions import RegionStore
 from data.text import tokenize
@@ -141,7 +141,7 @@ def test_diversity_counts_words_of_each_language_apart() -> None:
         Caption("i", "b", "de", "Eine Hand in der Hand.", "train", "mt:en-de", "a", -1.0),
         Caption("i", "c", "en", "a hand in a hand .", "train", "mt:en-de-en", "a", -1.0),
     ]
-    found = diversity(human, synthetic, "en")
+    found = diversity(table_of(human), table_of(synthetic), "en")
     assert len(tokenize(human[0].text, "en").split()) == 6
     assert found["unique_source"] == 4  # a hand in .
     assert found["unique_synthetic"] == 5 + 4  # eine hand in der . and the English ones
