@@ -37,7 +37,7 @@ _IN_ADDRESS: Final = "query-params"  # an entry stands in the page's address too
 _STYLE = """<style>
 .stMainBlockContainer {padding-top: 1rem; padding-bottom: 2rem; max-width: 1400px;}
 .stMainBlockContainer h1 {padding: 0; font-size: 2.2rem;}
-.stMainBlockContainer h3 {padding: 0.4rem 0; font-size: 1.4rem;}
+.stMainBlockContainer h2 {padding: 0.4rem 0; font-size: 1.4rem;}
 .stMainBlockContainer .stButton p {text-align: left;}
 .stMainBlockContainer img {border-radius: 0.4rem;}
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p {

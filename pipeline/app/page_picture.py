@@ -42,7 +42,7 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: SearchRequest
     sentences = [request.sentence] if request.sentence.text else []
     sentences += [Sentence(hit.name, str(hit.language)) for hit in nearest]
     read = next((sentence for sentence in sentences if sentence.language in exported.languages), None)
-    st.subheader("Your picture", anchor=False)
+    st.header("Your picture", anchor=False)
     picture, right = st.columns([1, 4])
     with picture:
         if request.why and read is not None:
@@ -70,14 +70,14 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: SearchRequest
                 _columns("", lines)
     translated = next((sentence for sentence in sentences if targets_of(exported, sentence.language)), None)
     if translated is not None:
-        st.subheader(TITLE, anchor=False)
+        st.header(TITLE, anchor=False)
         compare_translations(exported, translated, [seen], "picture")
     return gallery.pictures_near(vector, request.top)
 
 
 def similar(gallery: Gallery, hits: Sequence[Hit]) -> None:
     """Show the pictures near an uploaded one."""
-    st.subheader("Similar pictures", anchor=False)
+    st.header("Similar pictures", anchor=False)
     show_hits(gallery, hits)
 
 

@@ -66,7 +66,7 @@ def results(gallery: Gallery, request: SearchRequest) -> None:
     for place, (title, sentence, notes, hits) in zip(st.columns(len(found), gap="medium"), found, strict=True):
         with place:
             with st.container(gap="small"):
-                st.subheader(plain(title), anchor=False)
+                st.header(plain(title), anchor=False)
                 if hits is not None:
                     st.markdown(f"“{isolated(plain(shortened(sentence.text, _SHOWN)))}”")
                 for note in notes:

@@ -42,7 +42,7 @@ class PictureRegions(NamedTuple):
 
 def demonstration(gallery: Gallery, example: Ambiguous | None) -> None:
     """Show a sentence that two pictures give two translations."""
-    st.subheader(TITLE, anchor=False)
+    st.header(TITLE, anchor=False)
     if example is None:
         st.info("No sentence was found whose translation depends on the picture.")
         return

@@ -133,7 +133,7 @@ def test_words_find_pictures_with_similar_captions_on_demand(page: AppTest) -> N
     assert not any(one.caption for one in page.expander)
     open_captions(page)
     assert {plainly(one.caption[0].value) for one in page.expander} <= {"a red bat", plainly(plain(MARKUP))}
-    assert page.subheader[0].value == "English"
+    assert page.header[0].value == "English"
     page.number_input[0].set_value(3).run()
     assert len(found(page)) == 3
 
@@ -142,7 +142,7 @@ def test_both_languages_stand_side_by_side(page: AppTest) -> None:
     """In both languages of the model, each with its own pictures."""
     alone = found(search(page, "ein roter Ball", "de"))
     search(page, "ein roter Ball", "de", both=True)
-    assert [one.value for one in page.subheader] == ["German", "English, translated by MT"]
+    assert [one.value for one in page.header] == ["German", "English, translated by MT"]
     assert len(found(page)) == 2 * len(alone)
     assert found(page)[: len(alone)] == alone
 
@@ -189,7 +189,7 @@ def test_the_demonstration_is_one_click_away(page: AppTest, gallery: Path, monke
     page.text_input[-1].set_value(" ").run()
     assert not page.exception
     search(page, "a red bat")
-    assert page.subheader[0].value == "English"
+    assert page.header[0].value == "English"
     page.text_input(key="q").set_value("").run()
     assert page.button(key="example-0")
 
@@ -218,19 +218,19 @@ def test_unknown_words_are_named_above_the_pictures(used_english: Path, gallery:
         "2 of 2 words unknown: qwertz, uiop; this model reads English",
         "none of the words is known, so the pictures are arbitrary",
     ]
-    assert page.subheader[0].value == "Unknown language"
+    assert page.header[0].value == "Unknown language"
     assert found(page)
     search(page, "ein kleiner Fuchs am Strand")
-    assert page.subheader[0].value == "German"
+    assert page.header[0].value == "German"
     assert "; this looks like German; this model reads English" in plainly(page.warning[0].value)
     assert not any("unknown" in one.value for one in search(page, "a red bat").warning)
     search(opened(gallery, monkeypatch), "red qwertz", "en")
-    assert page.subheader[0].value == "English"
+    assert page.header[0].value == "English"
 
 
 def test_what_no_translator_knows_is_said_instead_of_a_translation(page: AppTest) -> None:
     search(page, "qwertz uiop", "en", both=True)
-    assert [one.value for one in page.subheader] == ["English", "German, translated by MT"]
+    assert [one.value for one in page.header] == ["English", "German, translated by MT"]
     said = [plainly(one.value) for one in page.warning]
     assert said[0] == "2 of 2 words unknown: qwertz, uiop; this model reads German and English"
     assert said[-2:] == ["2 of 2 words unknown: qwertz, uiop; this translator reads English", "it is not translated"]
@@ -325,7 +325,7 @@ def test_a_language_that_only_translators_read_is_searched_by_translation(used_e
     assert "no translator from German into English" in page.info[0].value.replace("\\", "")
     search(page, "ein roter Ball", "de", both=True)
     assert not page.error
-    assert [one.value for one in page.subheader] == ["English, translated by MT"]
+    assert [one.value for one in page.header] == ["English, translated by MT"]
     assert found(page)
 
 
