@@ -77,7 +77,7 @@ def test_on_the_page(gallery: Path, monkeypatch, language: str) -> None:
     assert page.selectbox[0].options == ["detect", *(NAMES[one] for one in sorted(NAMES))]
     page.text_input(key="q").set_value(QUERIES[language]).run()
     assert not page.exception
-    assert [one.value for one in page.subheader] == [NAMES[language]]
+    assert [one.value for one in page.header] == [NAMES[language]]
     assert sum(one.value.startswith("**1**") for one in page.markdown) == 1
 
 
