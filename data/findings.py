@@ -263,7 +263,6 @@ def _other_languages(corpus: Corpus) -> Iterator[Finding]:
             for place, texts in sorted(places.items())}  # fmt: skip
     evidence = foreign_evidence_all([(text, place[1]) for place, some in read.items() for _, text in some])
     for (name, language), some in read.items():
-        total = len(places[name, language])
         seems, surely = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for (item, _), (other, likelier) in zip(some, evidence, strict=False):  # the rest is of the next places
             for found, least in ((seems, CERTAIN), (surely, _EVIDENCE)):
@@ -272,9 +271,9 @@ def _other_languages(corpus: Corpus) -> Iterator[Finding]:
         if len(some) < _FEW or sum(map(len, seems.values())) <= len(some) / 2:  # a short sentence alone tells little
             seems = surely
         level: Level = "error" if sum(map(len, seems.values())) > _SWAPPED * len(some) else "warning"
-        where = f"{name}, {language}" + (f", {_READ:,} of {total:,}" if total > _READ else "")
+        part = f", {_READ:,} of {len(places[name, language]):,}" if len(some) < len(places[name, language]) else ""
         for other, examples in sorted(seems.items()):
-            yield _finding(level, OTHER_LANGUAGE.format(other), where, examples)
+            yield _finding(level, OTHER_LANGUAGE.format(other), f"{name}, {language}{part}", examples)
 
 
 def _odd_captions(corpus: Corpus) -> Iterator[Finding]:
