@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -157,6 +158,7 @@ class _Share:
 
 def _work(name: str, folder: Path, answers: Connection) -> None:
     """What a process does: it reads the cases that it is sent the numbers of."""
+    sys.dont_write_bytecode = True  # Python's own files beside libraries are not what the watch looks for
     use_folder(folder / "tmp")
     log = (folder / "log").open("w", encoding="utf-8")
     faulthandler.enable(log)
