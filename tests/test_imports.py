@@ -93,7 +93,8 @@ def test_no_import_leads_back() -> None:
 
 OF_EXTRAS = {
     "streamlit": r"pipeline/app/(command|page|page_\w+)\.py",
-    "fastapi": r"pipeline/serve/service\.py", "pydantic": r"pipeline/serve/schemas\.py",
+    "fastapi": r"pipeline/serve/service\.py", "fastapi_offline": r"pipeline/serve/service\.py",
+    "pydantic": r"pipeline/serve/schemas\.py",
     "starlette": r"pipeline/serve/service\.py", "uvicorn": r"pipeline/serve/(command|protocol)\.py",
     "h11": r"pipeline/serve/protocol\.py",
     "distributed": r"pipeline/engine/cluster\.py",

@@ -39,10 +39,7 @@ def serve(
     with listening("serve", address, port) as place:
         app = create_app(Answers(gallery or gallery_of(recipe, workspace)), names)
         shown = f"[{address}]" if ":" in address else address
-        info(
-            f"http://{shown}:{place.getsockname()[1]}/docs shows what can be asked (without internet: "
-            "/openapi.json); Ctrl-C ends the service"
-        )
+        info(f"http://{shown}:{place.getsockname()[1]}/docs shows what can be asked; Ctrl-C ends the service")
         gc.freeze()  # objects of libraries are not looked at again: a full collection would hold up all requests
         config = uvicorn.Config(
             app, http=InTime, log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS,

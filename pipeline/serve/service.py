@@ -13,6 +13,7 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
+from fastapi_offline import FastAPIOffline
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.datastructures import UploadFile as Uploaded
 from starlette.exceptions import HTTPException
@@ -56,7 +57,7 @@ def create_app(answers: Answers, names: Sequence[str], largest: int = LARGEST) -
         names: that it answers to, `names_of`.
         largest: bytes of a request's body; a larger one is refused while it arrives.
     """
-    app = FastAPI(
+    app = FastAPIOffline(  # its page /docs asks no other server
         title="Bildwort", description="Search the pictures of a gallery.", redoc_url=None, telemetry=_UNOBSERVED,
         responses=_PROBLEMS,
     )  # fmt: skip

@@ -310,7 +310,12 @@ def test_a_server_that_cannot_start_is_one_line(used: Tiny, tmp_path: Path, caps
 def test_its_documentation_names_all_that_it_answers(client: TestClient) -> None:
     described = client.get("/openapi.json").json()
     assert set(described["paths"]) == {"/search", "/describe", "/embed", "/translate", "/health"}
-    assert "swagger" in client.get("/docs").text
+    page = client.get("/docs").text
+    parts = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert any("swagger" in part for part in parts)
+    for part in parts:  # nothing is loaded from another server
+        assert part.startswith("/")
+        assert client.get(part).status_code == 200
 
 
 def test_the_commands_of_the_readme_are_answered(client: TestClient, picture: Path) -> None:
