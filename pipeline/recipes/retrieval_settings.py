@@ -150,7 +150,8 @@ class EvaluationSettings:
     or the test of `recipe:NAME`, in all its languages; null: none. Not with `fuse`, `translate`, `first` or
     `by_likelihood`."""
     fuse: list[str] = field(default_factory=list)
-    """Models whose similarities are averaged, each trained with these settings, instead of `model`."""
+    """Models whose similarities are averaged, each trained with these settings, instead of `model`; `san@2` is trained
+    with seed 2, `san` with the row's."""
     translate: str | list[str] | None = None
     """Query translation, `mt:de-en` or a list: test captions are translated and ranked by a model of that language."""
     first: str | None = None
@@ -163,6 +164,12 @@ class EvaluationSettings:
     """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
     by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). `model: null`:
     none. It is left out where its row is, or `model` cannot be indexed."""
+
+    @property
+    def fused_models(self) -> list[tuple[str, int | None]]:
+        """The models of `fuse`, and the seed of each; None: the row's."""
+        parts = [name.partition("@") for name in self.fuse]
+        return [(model, int(seed) if given else None) for model, given, seed in parts]
 
     @property
     def ranked_by(self) -> list[str]:
@@ -199,10 +206,9 @@ class VseSettings(EvaluationSettings, TrainingSettings):
         """Refuse settings that contradict one another."""
         if len(self.ranked_by) > 1:
             raise RecipeError(f"vse.{' and vse.'.join(self.ranked_by[:2])} are both set; leave one out")
-        if len(self.fuse) == 1:
-            raise RecipeError(f"vse.fuse has {self.fuse[0]!r} alone; expected two models or more")
         if self.first == self.model:
             raise RecipeError(f"vse.first and vse.model are both {self.first!r}; expected another one to re-rank")
+        self._check_fused()
         self._check_lists()
         self._check_words()
         if self.type_weights and not max(self.type_weights.values()):
@@ -217,6 +223,20 @@ class VseSettings(EvaluationSettings, TrainingSettings):
             raise RecipeError(
                 f"vse.warmup_epochs {self.warmup_epochs} is more than vse.epochs {self.epochs}; set warmup_epochs to "
                 f"{self.epochs} or less, or epochs to {self.warmup_epochs} or more"
+            )
+
+    def _check_fused(self) -> None:
+        """Refuse to fuse one model, or models with seeds that are none or the same in each line."""
+        for name in self.fuse:
+            if not re.fullmatch(r"[^@]+(@[0-9]{1,18})?", name):
+                raise RecipeError(f"vse.fuse has {name!r}; expected a model, or a model and its seed (san@2)")
+        if len(self.fuse) == 1:
+            raise RecipeError(f"vse.fuse has {self.fuse[0]!r} alone; expected two models or more")
+        refuse_twice(self.fuse, "vse.fuse")
+        if self.fuse and all(seed is not None for _, seed in self.fused_models) and len(self.seeds) > 1:
+            raise RecipeError(
+                f"vse.fuse has a seed for each model, so that all {len(self.seeds)} of vse.seeds give the same; set "
+                f"vse.seeds to [{self.seeds[0]}]"
             )
 
     def _check_lists(self) -> None:

@@ -36,7 +36,8 @@ _SCORES = ("scores", "images", "captions", "links")
 def fused(training: Training) -> Row:
     """The models of `vse.fuse`, by the mean of their similarities."""
     settings = training.settings
-    trained = [training.train(model) for model in settings.fuse]
+    members = [(model, training.seed if seed is None else seed) for model, seed in settings.fused_models]
+    trained = [replace(training, seed=seed).train(model) for model, seed in members]
     scored = [similarity_job(trained_job, training.corpus, settings) for trained_job in trained]
     job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{training.name}-{training.seed}", scored, settings)
     return training.row(job, trained, " + ".join(settings.fuse))

@@ -73,3 +73,15 @@ def test_a_chain_holds_each_job_once_after_what_it_needs(tmp_path: Path) -> None
     assert names == [
         "vse-san-none-1", "similarity-san-none-1", "vse-dan-none-1", "similarity-dan-none-1", "fusion-san-dan-none-1",
     ]  # fmt: skip
+
+
+def test_models_of_several_seeds_are_fused_and_those_without_take_the_row_s(tmp_path: Path) -> None:
+    recipe = load_recipe("scenes", ["--vse.only=[none]", "--vse.fuse=[san@1,san@5,dan]", "--vse.seeds=[1,2]"])
+    rows = Graph(recipe, Workspace(tmp_path)).rows
+    assert [[job.name for job in row.trained] for row in rows] == [
+        ["vse-san-none-1", "vse-san-none-5", "vse-dan-none-1"], ["vse-san-none-1", "vse-san-none-5", "vse-dan-none-2"],
+    ]  # fmt: skip
+    alone = Graph(load_recipe("scenes", ["--vse.only=[none]", "--vse.seeds=[5]"]), Workspace(tmp_path)).rows[0].job
+    assert rows[0].trained[1].key == alone.key  # a model that is trained already is not trained again
+    assert [row.system for row in rows] == ["san@1 + san@5 + dan"] * 2
+    assert rows[0].job.name == "fusion-san@1-san@5-dan-none-1"
