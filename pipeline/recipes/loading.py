@@ -14,7 +14,7 @@ from data.lines import read_text
 from data.pictures import unfit_name
 from data.sts import StsSettings
 from pipeline.errors import RecipeError
-from pipeline.recipes.overlays import check_overlays, read_table
+from pipeline.recipes.overlays import check_overlays, check_trainings, read_table
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import AugmentSettings, CorpusSettings, Recipe, ReportSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
@@ -95,16 +95,17 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
         recipe = with_precision(recipe)
     lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
     file = "" if (place := path.resolve()).parent == CONFIGS.resolve() else str(place)
-    return replace(recipe, lent=lent, variant=variant_of(given), file=file)
+    return replace(recipe, lent=lent, variant=variant_of(given), table_variant=variant_of(given, True), file=file)
 
 
-def variant_of(overrides: Iterable[str]) -> str:
-    """The overrides of a recipe by which its figures are others; the last one of a key counts."""
+def variant_of(overrides: Iterable[str], of_tables: bool = False) -> str:
+    """The overrides by which a recipe's figures, or those of its tables, are others; the last one of a key counts."""
     last = {key: text for key, _, text in (override.removeprefix("--").partition("=") for override in overrides)}
     changing = {
         key: text for key, text in last.items()
         if key not in _NEUTRAL and not key.startswith("report.")
         and (".trainer." not in f".{key}" or key.endswith(".precision"))
+        and not (of_tables and key.startswith("vse.") and key.split(".")[1] in _OF_A_SYSTEM)
     }  # fmt: skip
     return " ".join(f"{key}={text}" for key, text in sorted(changing.items()))
 
@@ -168,6 +169,10 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
         tables = mapping_of(raw, "tables")
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
+    with suppress(RecipeError):  # where there is none, all figures of tables are called by their systems
+        settings = typed(VseSettings, below, "vse")
+        check_trainings(recipe, settings, below, "vse")
+        recipe.below_tables = settings
     for title, table in tables.items():
         try:
             recipe.tables[str(title)] = read_table(recipe, table, below, f"tables.{title}")

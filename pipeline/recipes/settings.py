@@ -152,6 +152,10 @@ class Recipe:
     """Overrides that a recipe it borrows from gets too: those of trainers and of the data root."""
     variant: str = field(default="", compare=False)
     """Overrides that change figures, in the order of their keys: `vse.epochs=30 vse.loss=infonce`; empty: its own."""
+    table_variant: str = field(default="", compare=False)
+    """Those of them that reach the systems of its tables."""
+    below_tables: VseSettings | None = field(default=None, compare=False)
+    """What the systems of its tables are laid over: `vse` without the overrides that do not reach them."""
     file: str = field(default="", compare=False)
     """Where it lies; empty: in the package."""
 

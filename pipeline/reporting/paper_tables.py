@@ -1,6 +1,7 @@
 """Stage table: a table of the paper, trained where it is not, ours beside the published figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from modules.metrics.retrieval import MEDIANS, RECALLS
@@ -8,6 +9,7 @@ from pipeline.analyses.registry import ANALYSES
 from pipeline.engine.job import Job, topological_order
 from pipeline.engine.machine import process_rank
 from pipeline.engine.runner import Runner
+from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Table
 from pipeline.reporting.analyses import BESIDE_RECALL, MeasuredLine, analysis_tables, measure, size
@@ -22,17 +24,23 @@ _OF_SUM = ("t2i_r1", "t2i_r10", "i2t_r1", "i2t_r10")
 
 
 def variants_of(graph: Graph) -> dict[str, str]:
-    """Key of a job → the system of a table that it is of, of jobs that are not of the recipe's own rows.
+    """Key of each job of a table → the system that it is of; empty: it is of the recipe's own rows too.
 
-    Two systems of a name have it with their table's (`1: SAN`).
+    Two systems of a name have it with their table's (`1: SAN`). What the command line says of the rows, and not of the
+    tables, does not count.
     """
-    own = {job.key for row in graph.all_rows for job in topological_order(row.jobs, "vse")}
+    rows = [] if graph.reranker is None else [graph.reranker]
+    with suppress(RecipeError):
+        rows += graph.with_vse(graph.recipe.below_tables or graph.recipe.vse).rows
+    own = {job.key for row in rows for job in topological_order(row.jobs, "vse")}
     variants: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}
     for name, rows in graph.tables.items():
         for row in rows:
             for job in topological_order(row.jobs, "vse"):
-                if job.key not in own and job.key not in variants:
+                if job.key in own:
+                    variants[job.key] = ""
+                elif job.key not in variants:
                     twice = taken.setdefault((job.name, row.system), job.key) != job.key
                     variants[job.key] = f"{name}: {row.system}" if twice else row.system
     return variants

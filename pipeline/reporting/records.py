@@ -201,7 +201,7 @@ def finished_records(
         workspace: with the artifacts.
         jobs: those that are not done are left out.
         recipe: of the jobs.
-        variants: key of a job → the system of a table that it is of; others are of the recipe's own rows.
+        variants: of `variants_of`.
     """
     for job in jobs:
         if not workspace.done(job):
@@ -225,7 +225,8 @@ def finished_records(
 
 def variant_of(job: Job, recipe: Recipe, variants: Mapping[str, str]) -> str:
     """Whose settings a job has, as records say it: the system of a table, and what else was set."""
-    return "; ".join(filter(None, (variants.get(job.key, ""), recipe.variant)))
+    of_table = job.key in variants
+    return "; ".join(filter(None, (variants.get(job.key, ""), recipe.table_variant if of_table else recipe.variant)))
 
 
 def flat_metrics(metrics: Mapping[str, Any]) -> dict[tuple[str, str], float]:

@@ -2,18 +2,22 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from data.captions import Caption, table_of
 from pipeline.cli import main
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe, variant_of
 from pipeline.reporting import opening
 from pipeline.reporting.opening import trained_on
+from pipeline.reporting.paper_tables import variants_of
 from pipeline.reporting.records import add_records
+from pipeline.reporting.records import variant_of as variant_of_job
 from pipeline.reporting.report import report
 from pipeline.reporting.results import Mean
 from pipeline.translation.augment import diversity
@@ -260,3 +264,19 @@ def test_what_names_a_variant():
     assert variant_of(given) == "vse.loss=infonce"
     more = ["--vse.loss=hardest", "--mmt.trainer.precision=32-true", "--vse.trainer.workers=2"]
     assert variant_of([*given, *more]) == "mmt.trainer.precision=32-true vse.loss=hardest"
+
+
+def test_figures_of_tables_are_named_by_the_settings_that_reach_them(tmp_path: Path) -> None:
+    def named(recipe: str, *overrides: str) -> set[tuple[str, str]]:
+        """Key and variant of each job of the tables."""
+        graph = Graph(load_recipe(recipe, overrides), Workspace(tmp_path))
+        variants = variants_of(graph)
+        jobs = [row.job for rows in graph.tables.values() for row in rows]
+        return {(job.key, variant_of_job(job, graph.recipe, variants)) for job in jobs}
+
+    plain = named("scenes-gxn")
+    for override in ("--vse.loss=hardest", "--vse.options.longest=9", "--vse.only=[none]"):
+        assert named("scenes-gxn", override) == plain  # the same models
+    longer = named("scenes-gxn", "--vse.epochs=99", "--vse.loss=hardest")
+    assert not {key for key, _ in longer} & {key for key, _ in plain}
+    assert all(variant.endswith("vse.epochs=99") for _, variant in longer)
