@@ -47,6 +47,7 @@ from pipeline.retrieval.words import files_read, sentence_jobs, start_words, tex
 from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import evaluate_split, fit, log_folder, make_trainer
+from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.vectors.images import IMAGES, image_arguments, images_in, images_to_read, network_arguments, start_images
 from pipeline.vectors.teaching import taught_jobs, with_sentences, with_taught
 from pipeline.visualization.dashboards import QueryGallery, query_galleries
@@ -143,7 +144,7 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     Raises:
         RecipeError: the row can not be trained with these settings.
     """
-    row, recipe, synthetic = training.name, training.recipe, training.synthetic
+    row, recipe, synthetic, corpus = training.name, training.recipe, training.synthetic, training.corpus
     if not settings.epochs:  # nothing is drawn, and nothing of how it would be trained counts
         training = replace(training, seed=1)
         settings = replace(untrained(settings), rows={**settings.rows, row: []})
@@ -158,12 +159,15 @@ def training_job(training: Training, settings: VseSettings) -> Job:
         if not used:
             del plain[name]
     plain |= {"groups": settings.rows[row], "seed": training.seed} | files
-    tables = {"corpus": training.corpus} | {source: synthetic[source] for source in mix.sources}
+    tables = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
     network = files.get("pretrained")  # its pictures come before the trainings that come first: there may be none
-    inputs = tables | images_to_read(settings, training.corpus, training.pictures, network, teacher, digests)
-    taught = taught_jobs(slots_of(settings, row), settings, teacher, training.corpus, synthetic)
+    inputs = tables | images_to_read(settings, corpus, training.pictures, network, teacher, digests)
+    taught = taught_jobs(slots_of(settings, row), settings, teacher, corpus, synthetic)
     inputs |= sentence_jobs(settings, network, tables, taught) | taught
     inputs |= {f"start-{number}": start for number, start in enumerate(starts)}
+    paths = dict.fromkeys(slot.source.removeprefix(TEXT) for slot in slots_of(settings, row))
+    borrowed = [job for path, job in synthetic.items() if path in paths and job.inputs["corpus"].key != corpus.key]
+    inputs |= lenders_of(borrowed, corpus)
     run = _Run(recipe, settings, row, training.seed, mix)
     version, runtime = VERSION + model_class(settings.model).changes, asdict(settings.trainer)
     return Job(run.name, "vse", version, plain, inputs, run, True, runtime, recall_headline)
@@ -335,6 +339,7 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
 
 def _captions(inputs: Mapping[str, Path], mix: _Mix) -> Table:
     """The caption table, human and synthetic."""
+    refuse_seen_images(inputs, "the borrowed captions (augment.captions): their writer", ("pairs", "captions"))
     tables = [read_captions(inputs[place] / "captions.parquet", tokens=True) for place in ("corpus", *mix.sources)]
     require_training_images(tables[0], dict(zip(mix.sources, tables[1:], strict=True)))
     slots = [slot for group in mix.groups for slot in group]

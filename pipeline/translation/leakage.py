@@ -1,4 +1,4 @@
-"""A check against borrowed translators that were trained on this corpus's validation or test images."""
+"""A check against what is borrowed and was trained on this corpus's validation or test images."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,17 @@ from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 
 
-def lenders_of(translators: Sequence[Job], corpus: Job) -> dict[str, Job]:
-    """The other corpora that translators learned from, themselves or through one that back-translated for them.
+def lenders_of(borrowed: Sequence[Job], corpus: Job) -> dict[str, Job]:
+    """The other corpora that translators, or what wrote captions, learned from, themselves or through one that
+    back-translated for them.
 
     What a pretrained translator learned from is not known.
 
     Returns:
         inputs `lender`, `lender2` … for `refuse_seen_images`; none if they have read this corpus alone.
     """
-    by_translator = [_corpora(translator) for translator in translators]
-    lenders = {key: job for corpora in by_translator for key, job in corpora.items() if key != corpus.key}
+    by_job = [_corpora(job) for job in borrowed]
+    lenders = {key: job for corpora in by_job for key, job in corpora.items() if key != corpus.key}
     return {f"lender{number if number > 1 else ''}": job for number, job in enumerate(lenders.values(), 1)}
 
 
@@ -32,26 +33,30 @@ def _corpora(job: Job) -> dict[str, Job]:
     return corpora
 
 
-def refuse_seen_images(inputs: Mapping[str, Path]) -> None:
-    """Refuse a translator that learned from another corpus's sentences about validation or test images of this one.
+def refuse_seen_images(
+    inputs: Mapping[str, Path], what: str = "the borrowed translators", tables: Sequence[str] = ("pairs",)
+) -> None:
+    """Refuse what learned from another corpus's sentences about validation or test images of this one.
 
     Args:
-        inputs: of a job: `corpus`, and `lenders_of` its translators.
+        inputs: of a job: `corpus`, and `lenders_of` what it borrows.
+        what: learned from them.
+        tables: of those corpora that it reads.
     """
     lenders = [folder for name, folder in inputs.items() if name.startswith("lender")]
-    learned = {name_of(image_id) for folder in lenders for image_id in _images(folder, "pairs", training=True)}
+    read = [_images(folder, table, training=True) for folder in lenders for table in tables]
+    learned = {name_of(image_id) for images in read for image_id in images}
     training, held_out = (
         {name_of(image): image for table in ("captions", "pairs") for image in _images(inputs["corpus"], table, split)}
         for split in (True, False)
     )
     if seen := learned & held_out.keys():
         raise RecipeError(
-            f"the borrowed translators learned from sentences about {len(seen)} val or test "
-            f"images of this corpus, first {min(held_out[name] for name in seen)!r}; borrow from a recipe whose split "
-            "leaves them out"
+            f"{what} learned from sentences about {len(seen)} val or test images of this corpus, first "
+            f"{min(held_out[name] for name in seen)!r}; borrow from a recipe whose split leaves them out"
         )
     if learned and not learned & training.keys():
-        info(f"no image of the borrowed translators ({min(learned)} …) has a name of this corpus; if they are the same "
+        info(f"no image of {what} ({min(learned)} …) has a name of this corpus; if they are the same "
             "images under other names, held-out images cannot be found among them", colour="yellow")  # fmt: skip
 
 
