@@ -22,6 +22,7 @@ from pathlib import Path
 from data.captions import SPLITS, Caption, Pair, split_called
 from data.corpora import Corpus, require_root
 from data.corpora.caption_files import LANGUAGE_CODE, all_texts, is_code, require_columns, tables_in, texts_in
+from data.corpora.parallel import held_out
 from data.corpora.picture_splits import PictureSplits
 from data.errors import BadLines, DataError, MissingPictureError
 from data.language_codes import language_called
@@ -72,7 +73,7 @@ class FolderSettings:
 
     parallel: str | None = None
     """Translations of each other for the translators: a header of languages, with `picture` before them where lines
-    are about pictures; null: none."""
+    are about pictures; where none is, a tenth each is for validation and test. null: none."""
 
     regions: str | None = None
     """A region store of the pictures, named alike (accents composed, NFC); null: regions are found in their pixels."""
@@ -92,7 +93,8 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
 
     `Corpus.empty` and `Corpus.missing` say where they stand.
 
-    Pairs about a validation or test picture are of its split, so that no translator learns from them.
+    Pairs about a validation or test picture are of its split, so that no translator learns from them; where no pair is
+    about a picture, some are held out (`held_out`).
 
     Args:
         settings: what to read.
@@ -115,6 +117,8 @@ def read(settings: FolderSettings, root: Path | None, folder: Path) -> Corpus:
     reading = _Reading(settings, root / settings.pictures, PictureNames(paths, left, root / settings.pictures), splits)
     captions = reading.captions(path_within(root, settings.captions))
     pairs = [] if settings.parallel is None else list(reading.pairs(path_within(root, settings.parallel)))
+    if not any(pair.image_id for pair in pairs):
+        pairs = held_out(pairs)
     missing = reading.bad.require_missing_alone()
     named = {*(it.image_id for it in captions), *(it.image_id for it in pairs if it.image_id)}
     pictures = {name: paths[name] for name in sorted(named)}

@@ -37,19 +37,23 @@ def read_parallel(path: Path, language: str, empty: list[str], name: str | None 
 
 
 def held_out(pairs: list[Pair]) -> list[Pair]:
-    """The pairs, some of them for validation and test; those of one English sentence are in one split.
+    """The pairs, some of them for validation and test; those of one sentence (each pair's first text) are in one split.
 
     At most 1,000 sentences are for validation and as many for the test, and at most a tenth each. Which ones depends on
     the sentences alone. What shares a translation with a pair of the test is left out of the other splits, and what
     shares one with validation is left out of training: a short sentence translates many.
     """
-    sentences = sorted({pair.texts["en"] for pair in pairs}, key=lambda text: hashlib.sha256(text.encode()).digest())
+    sentences = sorted({*map(_first_text, pairs)}, key=lambda text: hashlib.sha256(text.encode()).digest())
     count = min(MOST_HELD_OUT, len(sentences) // 10)
     split_of = dict.fromkeys(sentences[:count], "val") | dict.fromkeys(sentences[count : 2 * count], "test")
-    placed = [replace(pair, split=split_of.get(pair.texts["en"], "train")) for pair in pairs]
+    placed = [replace(pair, split=split_of.get(_first_text(pair), "train")) for pair in pairs]
     taken, kept = set[tuple[str, str]](), set[str]()
     for split in ("test", "val", "train"):
         of_split = [pair for pair in placed if pair.split == split and taken.isdisjoint(pair.texts.items())]
         taken.update(text for pair in of_split for text in pair.texts.items())
         kept.update(pair.pair_id for pair in of_split)
     return [pair for pair in placed if pair.pair_id in kept]
+
+
+def _first_text(pair: Pair) -> str:
+    return next(iter(pair.texts.values()))

@@ -343,6 +343,6 @@ def _tree(file: Path, languages: Sequence[str]) -> FoundCaptions:
                         "`picture TAB language TAB caption`")  # fmt: skip
     form = "COCO's" if entries and "place" in entries[0] else "Karpathy's"
     splits = {split_called(str(entry.get("split"))) for entry in entries}
-    drawn = not {"val", "test"} <= splits  # COCO's form has none
+    drawn = not {"val", "test"} & splits  # COCO's form has none
     settings: dict[str, Any] = {"name": "karpathy", "language": known[0], "languages": known}
     return FoundCaptions(f"JSON of {form} form ({file.name})", file.parent, settings, names, detected, drawn)

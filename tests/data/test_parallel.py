@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from data.captions import Pair
-from data.corpora import parallel
+from data.corpora import folder, parallel
+from data.corpora.folder import FolderSettings
 from data.corpora.karpathy import KarpathySettings, read, sources
 from data.corpora.parallel import held_out, read_parallel
 from data.errors import DataError
@@ -76,3 +78,17 @@ def test_karpathys_captions_beside_parallel_text(tmp_path: Path) -> None:
     for languages, parallel_text in ((["en"], {"ja": "x"}), (["en", "ja"], {"en": "x"})):
         with pytest.raises(DataError, match=r"^karpathy: parallel names '(ja|en)', but languages are en"):
             read(KarpathySettings(**plain | {"languages": languages}, parallel=parallel_text), tmp_path, tmp_path)
+
+
+def test_text_beside_a_folder_is_held_out_too_where_none_of_it_is_about_a_picture(tmp_path: Path) -> None:
+    Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+    (tmp_path / "captions.tsv").write_text("a.png\ten\ta dog\n")
+    lines = [f"Hund {number}\tchien {number}" for number in range(40)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["de\tfr", *lines]))
+    settings = FolderSettings(parallel="pairs.tsv", pictures=".", validation=0, test=0)
+    pairs = folder.read(settings, tmp_path, tmp_path).pairs
+    assert Counter(pair.split for pair in pairs) == {"train": 32, "val": 4, "test": 4}
+    named = [f"{'a.png' * (number == 7)}\t{line}" for number, line in enumerate(lines)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["picture\tde\tfr", *named]))
+    pairs = folder.read(settings, tmp_path, tmp_path).pairs
+    assert {pair.split for pair in pairs} == {"train"}  # the splits of the pictures decide

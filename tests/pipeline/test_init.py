@@ -187,6 +187,12 @@ def test_what_is_not_there_is_told_in_one_line(tmp_path: Path, dino: Path, capsy
     assert "9 pictures with captions; expected 10 or more" in refused(work, capsys, str(mine))
     write_tsv(mine / "captions.tsv", names, "train")
     assert "no picture is for validation; give some the split val" in refused(work, capsys, str(mine))
+    (mine / "captions.tsv").unlink()
+    images = [{"filename": name, "split": "val" if place < 8 else "train", "sentences": [{"raw": text}]}
+              for place, (name, text) in enumerate(names.items())]  # fmt: skip
+    (mine / "captions.json").write_text(json.dumps({"images": images}))
+    assert "no picture is for the test; give some the split test" in refused(work, capsys, str(mine))
+    (mine / "captions.json").unlink()
     write_tsv(mine / "captions.tsv", names)
     (mine / "notes.txt").write_text("nothing of pictures\n")
     line = refused(work, capsys, str(mine), "--captions", str(mine / "notes.txt"))
