@@ -95,6 +95,19 @@ def tensor_float(device: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+@contextmanager
+def exact_float() -> Iterator[None]:
+    """Compute float32 in float32 on NVIDIA GPUs too, LSTMs and convolutions included."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+
+
 def _finish(device: str) -> None:
     """Wait for a GPU."""
     if device == "cuda":

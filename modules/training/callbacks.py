@@ -4,12 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, WeightAveraging
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from modules.precision import tensor_float
 from modules.training.base import batches_of
@@ -61,22 +63,13 @@ class AveragedWeights(WeightAveraging):
     """
 
     def __init__(self, decay: float) -> None:
-        def add(averages: list[Tensor], weights: list[Tensor], _: Tensor) -> None:
-            """Move averages towards weights of one type and device."""
-            if averages[0].is_floating_point():
-                torch._foreach_lerp_(averages, weights, 1 - decay)
-            else:
-                torch._foreach_copy_(averages, weights)
-
-        super().__init__(multi_avg_fn=add)
+        super().__init__()
+        self._decay = decay
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Make the average."""
-        self._device = trainer.strategy.root_device
-        super().setup(trainer, pl_module, stage)
-        if self._average_model is not None:
-            count = self._average_model.n_averaged
-            self._average_model.n_averaged = torch.zeros_like(count, device="cpu")  # it is read at each step
+        if stage == "fit":
+            self._average_model = _MovingAverage(pl_module, trainer.strategy.root_device, self._decay)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the average, which others look at now."""
@@ -84,6 +77,37 @@ class AveragedWeights(WeightAveraging):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Go back to the weights of the training."""
         super().on_validation_epoch_end(trainer, pl_module)
+
+
+class _MovingAverage(AveragedModel):
+    """A moving average of parameters and buffers on one device, for which the host does not wait.
+
+    Args:
+        model: whose weights they are.
+        device: of the average.
+        decay: the share that it keeps at each step.
+    """
+
+    def __init__(self, model: nn.Module, device: torch.device, decay: float) -> None:
+        super().__init__(model, device, use_buffers=True)
+        self.n_averaged = torch.zeros_like(self.n_averaged, device="cpu")  # it is read at each step
+        self._decay = decay
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Move towards the weights of a model; the first time take them."""
+        groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+        averages, weights = (chain(one.parameters(), one.buffers()) for one in (self.module, model))
+        for average, weight in zip(averages, weights, strict=True):
+            of_type = groups.setdefault(average.dtype, ([], []))
+            of_type[0].append(average)
+            of_type[1].append(weight)
+        for kind, (own, others) in groups.items():
+            if kind.is_floating_point and self.n_averaged:
+                torch._foreach_lerp_(own, others, 1 - self._decay)
+            else:
+                torch._foreach_copy_(own, others)
+        self.n_averaged += 1
 
 
 class _Clock:

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError
 from modules.layers.recurrent import widen
+from modules.precision import exact_float
 from modules.retrieval_models.base import Batch, RetrievalModel, Score
 from modules.search.encodings import Encoding
 from modules.search.scores import inner_product
 
 _IMAGES, _CAPTIONS = 2, 3  # that are encoded; not equally many, as scores (C, I) would look right
-_TOLERANCE = 5e-3  # of the largest number; rounding is below it, in TensorFloat-32 too
+_TOLERANCE = 5e-3  # of the largest number; rounding is below it
 
 
 def check_model(model: RetrievalModel, batch: Batch) -> None:
@@ -33,7 +34,7 @@ def check_model(model: RetrievalModel, batch: Batch) -> None:
     name = type(model).__name__
     _require_registered(model, name)
     device = batch["tokens"].device
-    with torch.no_grad(), torch.autocast(device.type, enabled=False), _undisturbed(model, device):
+    with exact_float(), torch.no_grad(), torch.autocast(device.type, enabled=False), _undisturbed(model, device):
         rows = _rows(batch)
         images, captions = _of_images(model, batch, rows[0]), _of_captions(model, batch, rows[1])
         for what, encoding, number in zip(("images", "captions"), (images, captions), map(len, rows), strict=True):

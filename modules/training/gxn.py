@@ -60,6 +60,11 @@ class GxnTraining(Retrieval):
         self._rewards: dict[int, CiderD] = {}
         self._rows: dict[tuple[int, int], int] = {}
 
+    @property
+    def has_graphs(self) -> bool:
+        """Of the plain training."""
+        return self._has_graphs
+
     def on_fit_start(self) -> None:
         """Prepare the reward: CIDEr-D against the training captions of each image."""
         if self.model.reinforce_epoch is None or "i2t" not in self.model.generate:
@@ -79,6 +84,9 @@ class GxnTraining(Retrieval):
         all_losses: dict[str, Tensor] = {}
         for name, losses in self._updates(batch):
             self._update(name, losses)
+            if self._watched is not None:  # a ranking loss was among them
+                self.collapse.add(self._watched)
+                self._watched = None
             all_losses |= {loss: value.detach() for loss, value in losses.items()}
         if self.trainer.is_last_batch and self.main_epoch >= 0:
             for schedule in self.lr_schedulers():  # type: ignore[union-attr]

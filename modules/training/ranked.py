@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from modules.distributed import sum_over_ranks
+from modules.distributed import gather_objects, sum_over_ranks
 from modules.errors import ModelError
 from modules.layers.recurrent import widen
 from modules.losses.pairs import Pairs
@@ -79,10 +79,16 @@ class RankedModule(TrainedModule):
         return losses | further
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Check the model by the first batch: `check_model`."""
-        if not self._checked:
-            self._checked = True
+        """Check the model by the first batch: `check_model`; what one process finds ends all of them."""
+        if self._checked:
+            return
+        self._checked, found = True, list[str]()
+        try:
             check_model(self.model, batch)
+        except ModelError as error:
+            found.append(str(error))
+        if found := gather_objects(found, self.trainer.world_size):
+            raise ModelError(found[0])
 
     def on_validation_start(self) -> None:
         """Name a loss of the last step that is not finite; ModelError."""

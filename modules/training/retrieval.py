@@ -259,8 +259,11 @@ class Retrieval(RankedModule):
     @property
     def has_graphs(self) -> bool:
         """Not of steps that may read the host, run in chunks, have a pretrained network, or are overridden."""
-        if type(self).training_step is not Retrieval.training_step:
-            return False
+        return type(self).training_step is Retrieval.training_step and self._has_graphs
+
+    @property
+    def _has_graphs(self) -> bool:
+        """As `has_graphs`, of the step of this class."""
         kinds = PretrainedWords, SentenceVectors, ImageEncoder
         by_host = self.loss.by_host or any(isinstance(part, kinds) for part in self.model.modules())
         otherwise = by_host or self.hparams["cached_chunk"] or any(self.hparams["taught_types"] or ())

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -78,11 +79,14 @@ class Watch(Callback):
     def on_validation_end(self, *_: Any) -> None:
         self.validation = now() - self.start
 
-    def fit(self, *arguments: Any) -> Path:
+    def fit(self, *arguments: Any, **named: Any) -> Path:
         """`fit` of a job, watched."""
-        self.data = arguments[1]
-        self.weights = sum(weight.numel() for weight in arguments[0].parameters()) / 1e6
-        return fit(*arguments[:9], [*arguments[9], self], *arguments[10:])
+        call = signature(fit).bind(*arguments, **named)
+        given = call.arguments
+        self.data = given["data"]
+        self.weights = sum(weight.numel() for weight in given["module"].parameters()) / 1e6
+        given["callbacks"] = [*given.get("callbacks", ()), self]
+        return fit(*call.args, **call.kwargs)
 
     @property
     def words_a_second(self) -> str:

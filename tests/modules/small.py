@@ -1,6 +1,6 @@
 """A small corpus that tests of models train on, and how they train."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,13 @@ class Corpus:
         held_out = {"val": ["de", "en"], "test": ["de", "en"]}
         return RetrievalData(captions, self.store, self.words, list(groups), ["de", "en"], held_out, 16)
 
-    def module(self, model: str, pretrained: str | None = None, **settings: Any) -> Retrieval:
+    def module(
+        self, model: str, pretrained: str | None = None, options: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Retrieval:
         """As `pipeline.retrieval.vse` makes it."""
         arguments = {
             "region_dim": 16, "vocabulary_size": len(self.words), "languages": ["de", "en"], "dim": 32, "word_dim": 16,
-            "pretrained": pretrained,
+            "pretrained": pretrained, **(options or {}),
         }  # fmt: skip
         torch.manual_seed(0)
         plain = {

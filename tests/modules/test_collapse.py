@@ -37,6 +37,14 @@ def test_weights_of_zero_are_named_once(corpus: Corpus, caplog, model: str) -> N
     assert all(part in line for part in ADVICE)
 
 
+@pytest.mark.parametrize("options", [{"generate": ["i2t"]}, {"generate": ["t2i"], "target": "regions"}])
+def test_so_are_those_of_a_model_with_an_update_for_each_loss(corpus: Corpus, caplog, options: dict) -> None:
+    module = zeroed(corpus, "gxn", loss="hardest", options={**options, "generation_rate": 0.0})
+    make_trainer(LEAST // STEPS + 1, limit_val_batches=0).fit(module, corpus.data())
+    (line,) = warnings_of(caplog)
+    assert line.startswith("gxn has collapsed")
+
+
 @pytest.mark.parametrize("kind", LOSSES)
 @pytest.mark.parametrize("warmup", [0, 100])
 def test_the_value_for_equal_scores_is_derived_for_every_loss(corpus: Corpus, caplog, kind: str, warmup: int) -> None:

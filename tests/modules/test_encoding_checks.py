@@ -185,3 +185,21 @@ def test_a_training_begins_with_the_check(corpus: Corpus) -> None:
     module.model.similarity = lambda images, captions: images[0][:, 0].neg() @ captions[0][:, 0].t()
     with pytest.raises(ModelError, match="is not the inner product"):
         make_trainer(1, limit_train_batches=1).fit(module, corpus.data())
+
+
+def test_it_is_checked_in_float32_whatever_the_training_is_in() -> None:
+    class Looks(VSE):
+        def encode_images(self, regions: Tensor, region_mask: Tensor) -> tuple[Tensor, Tensor]:
+            seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
+            return super().encode_images(regions, region_mask)
+
+    seen: list[tuple[str, bool]] = []
+    before = torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high")
+    try:
+        check_model(plain(Looks), batch())
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert {*seen} == {("highest", False)}
+    assert torch.backends.cudnn.allow_tf32 == before

@@ -239,6 +239,8 @@ def test_steps_that_need_the_host_have_no_graph(tmp_path: Path) -> None:
     assert [module.has_graphs for module in models_without_graphs(tmp_path)] == [False] * 7
     corpus = Corpus(tmp_path / "regions")
     assert corpus.module("san", loss="infonce").has_graphs
+    assert corpus.module("gxn", loss="infonce").has_graphs
+    assert not corpus.module("gxn", loss="infonce", options={"generate": ["i2t"]}).has_graphs
     assert not DiverseAttention(match="set", **SIZES).has_graphs
     assert DiverseAttention(**SIZES).has_graphs
 
