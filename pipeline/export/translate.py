@@ -206,7 +206,11 @@ def _pictures(
     """
     system, path = parse_path(request.path)[0], request.images
     looks = [network.regions.in_features for network in networks if network.regions is not None]
-    if not looks and (path is None or not any(map(reads_pictures, networks))):
+    if not looks and not any(map(reads_pictures, networks)):
+        if path is not None:
+            info_aside(f"translate: {system} reads no pictures, so --images is not used")
+        return None, None
+    if path is None and not looks:
         return None, None
     if path is None and not sight.text_only:
         raise RecipeError(f"translate: {system} reads regions; give --images, an image a line, or use mt")

@@ -71,7 +71,7 @@ def index(
     for name, reason in list(done.left.items())[:_SHOWN]:
         info(f"{name}: {reason}", "left out:", "yellow")
     if len(done.left) > _SHOWN:
-        info(f"… and {len(done.left) - _SHOWN:,} more; all are in left.json of {place}")
+        info(f"… and {len(done.left) - _SHOWN:,} more; all are in {place / 'generations'}, left.json of the newest one")
     counts = ", ".join(f"{count:,} {language}" for language, count in done.captions.items())
     info(
         f"{place}: {counted(done.pictures, 'pictures')} ({done.new:,} new, {done.gone:,} gone, "

@@ -56,13 +56,14 @@ def published(references: list[Sentences]) -> tuple[str, Score]:
     return "pycocoevalcap", score
 
 
-def test_the_reward_of_a_step_of_self_critical_training() -> None:
+def test_the_reward_of_a_step_of_self_critical_training(capsys) -> None:
     references, rows = made_up(), list(range(BATCH)) * 2  # a sample and a greedy caption of each image
     captions = [references[row][place % 5][:7] + references[place][0][:4] for place, row in enumerate(rows)]
     metric = CiderD(references)
     title, score = published(references)
     np.testing.assert_allclose(metric.score(captions, rows), score(captions, rows), atol=1e-9, rtol=0)
     plain, here = medians(lambda: score(captions, rows), lambda: metric.score(captions, rows), times=9)
-    print(f"\nCIDEr-D of {len(rows)} captions, {REFERENCES} references each: {title} {1000 * plain:.1f} ms, "
-          f"kept references {1000 * here:.1f} ms, {plain / here:.1f}×")  # fmt: skip
+    with capsys.disabled():
+        print(f"\nCIDEr-D of {len(rows)} captions, {REFERENCES} references each: {title} {1000 * plain:.1f} ms, "
+              f"kept references {1000 * here:.1f} ms, {plain / here:.1f}×")  # fmt: skip
     assert plain > 4 * here

@@ -82,7 +82,7 @@ def added_memory(step: Callable[[], object]) -> float:
     return added
 
 
-def test_updates_and_the_parts_of_a_step_with_rewards() -> None:
+def test_updates_and_the_parts_of_a_step_with_rewards(capsys) -> None:
     module, batch = make_training(), make_batch()
     vectors = module.model.scaled(torch.rand(BATCH, DIM))
     numbers = torch.cat([torch.rand(BATCH, 20), torch.full((BATCH, 20), -1.0)])
@@ -109,24 +109,27 @@ def test_updates_and_the_parts_of_a_step_with_rewards() -> None:
         "generator": lambda: update(lambda batch: module._generator_losses(module._imagined(batch))),
     }
     memory = {name: added_memory(step) for name, step in steps.items()}
-    print(f"an update by the ranking loss: at most {added_memory(lambda: update(module.losses)):.0f} MB")
+    lines = [f"an update by the ranking loss: at most {added_memory(lambda: update(module.losses)):.0f} MB"]
     taken = {}
     for name, step in steps.items():
         step()
         taken[name], ranking = medians(step, lambda: update(module.losses), 5)
-        print(
+        lines.append(
             f"{name}: {1000 * taken[name]:.0f} ms, {taken[name] / ranking:.1f} times an update by the ranking loss; "
             f"at most {memory[name]:.0f} MB"
         )
     whole = taken["captions with rewards"]
     share = (taken["sampling and greedy"] + taken["CIDEr-D"]) / whole
     gan = taken["discriminator"] + taken["generator"]
-    print(f"sampling and CIDEr-D: {100 * share:.0f} % of the update; the GAN {100 * gan / (gan + whole):.0f} % of both")
+    lines.append(f"sampling and CIDEr-D: {100 * share:.0f} % of the update; the GAN {100 * gan / (gan + whole):.0f} % "
+                 "of both")  # fmt: skip
+    with capsys.disabled():
+        print("", *lines, sep="\n")
     assert isinstance(module._rewards[0], CiderD)
     assert share < 0.4
 
 
-def test_phases_beside_the_enlarged_convolution() -> None:
+def test_phases_beside_the_enlarged_convolution(capsys) -> None:
     torch.manual_seed(0)
     layer, maps = PhaseConvolution(64, 32), torch.randn(64, 64, 16, 16)
 
@@ -136,5 +139,6 @@ def test_phases_beside_the_enlarged_convolution() -> None:
         )
 
     phases, enlarged = medians(lambda: layer(maps).sum().backward(), lambda: plain().sum().backward(), 20)
-    print(f"phases: {enlarged / phases:.2f} times as fast as the enlarged convolution")
+    with capsys.disabled():
+        print(f"\nphases: {enlarged / phases:.2f} times as fast as the enlarged convolution")
     assert phases < 1.2 * enlarged

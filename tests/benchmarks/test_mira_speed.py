@@ -12,7 +12,7 @@ pytestmark = pytest.mark.benchmark
 SENTENCES, CANDIDATES, FEATURES, SEEDS = 1014, 20, 6, 10
 
 
-def test_ten_tunings_side_by_side() -> None:
+def test_ten_tunings_side_by_side(capsys) -> None:
     features, counts = slow_mira.made_up(SENTENCES, CANDIDATES, FEATURES)
     start = time.perf_counter()
     slow, _ = slow_mira.tune(features, counts, 0, passes=2)
@@ -22,8 +22,9 @@ def test_ten_tunings_side_by_side() -> None:
     found = tune(*arrays, list(range(SEEDS)), MiraSettings(passes=2))
     together = (time.perf_counter() - start) / 2
     assert found.weights[0] == pytest.approx(slow, rel=1e-9)
-    print(
-        f"\na pass of MIRA, {SENTENCES:,} × {CANDIDATES}, {FEATURES} features, {SEEDS} seeds: {SEEDS * one:.2f} s "
-        f"one by one, {together:.2f} s side by side, {SEEDS * one / together:.0f}×"
-    )
+    with capsys.disabled():
+        print(
+            f"\na pass of MIRA, {SENTENCES:,} × {CANDIDATES}, {FEATURES} features, {SEEDS} seeds: {SEEDS * one:.2f} s "
+            f"one by one, {together:.2f} s side by side, {SEEDS * one / together:.0f}×"
+        )
     assert SEEDS * one > 10 * together

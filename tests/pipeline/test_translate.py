@@ -186,7 +186,8 @@ def test_standard_input_that_is_no_text_is_one_line(tiny: Tiny, capsys, monkeypa
     assert "standard input:2: not UTF-8" in capsys.readouterr().err
 
 
-def test_images_are_nothing_to_a_translator_of_text(tiny: Tiny, tmp_path: Path) -> None:
+def test_images_are_nothing_to_a_translator_of_text_which_is_said(tiny: Tiny, tmp_path: Path, capsys) -> None:
     source, images = write(tmp_path / "in.txt", ["a red ball"]), write(tmp_path / "images.txt", ["nowhere"])
     arguments = ["--with", "mt:en-de", "--input", source, "--output", str(tmp_path / "out"), "--images", images]
     assert tiny.main("translate", *arguments) == 0
+    assert "mt reads no pictures, so --images is not used" in " ".join(capsys.readouterr().err.split())
