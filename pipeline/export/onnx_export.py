@@ -2,8 +2,9 @@
 
     difference = write_onnx(ExportedModel.from_pretrained("model"), Path("onnx"))
 
-`images.onnx` reads regions (or pixels), as `ExportedModel.regions_of` gives them; `captions.onnx` reads token numbers,
-as `ExportedModel.text.encode` gives them. Batches have any size, images any number of regions, captions any length.
+`images.onnx` reads regions (or pixels), as `ExportedModel.regions_of` gives them, in float32; `captions.onnx` reads
+token numbers, as `ExportedModel.text.encode` gives them. Batches have any size, images any number of regions, captions
+any length.
 """
 
 import json

@@ -1,6 +1,6 @@
 """No test: times the recipe `multi30k` at its true scale, through the pipeline's own jobs, for whoever has a GPU.
 
-    python -m tests.benchmarks.full MULTI30K_FOLDER [--images N] [--steps N]
+    python -m tests.benchmarks.full MULTI30K_FOLDER [--images N] [--steps N] [--precision P]
 
 The folder holds Multi30K's text in its official layout. Regions of full size are made up, so no score means anything;
 with all 31,014 images they take 10 GB of the temporary folder for a while. Each kind of job is performed once, with so
@@ -126,9 +126,12 @@ class Line(NamedTuple):
         return f"| {self.what} | {self.speed} | {waited} | {share} | {self.amount} | {time_taken} |"
 
 
-def lines(root: Path, steps: int) -> Iterator[Line]:
+def lines(root: Path, steps: int, *more: str) -> Iterator[Line]:
     """All that is measured, in the order of the stages."""
-    graph, workspace = Graph(recipe_for(root, steps), Workspace(root / "artifacts")), Workspace(root / "artifacts")
+    graph, workspace = (
+        Graph(recipe_for(root, steps, *more), Workspace(root / "artifacts")),
+        Workspace(root / "artifacts"),
+    )
     whole, began = load_recipe("multi30k"), now()
     perform(graph.corpus, workspace)
     perform(graph.translators["nmt-en-de"].inputs["text"], workspace)
@@ -140,28 +143,30 @@ def lines(root: Path, steps: int) -> Iterator[Line]:
         seconds = directions * watch.whole(count, count // phase.eval_every)
         amount = f"{directions} × {count:,} steps"
         yield Line(f"{system.upper()}, Bi-LSTM", watch.words_a_second, watch, amount, seconds)
-    yield from beside_marian(graph, workspace, root, steps)
-    plain = Graph(recipe_for(root, steps, "--trainer.graph=never", "--mmt.dropout=0.29"), workspace)  # another key
+    yield from beside_marian(graph, workspace, root, steps, *more)
+    plain = Graph(
+        recipe_for(root, steps, *more, "--trainer.graph=never", "--mmt.dropout=0.29"), workspace
+    )  # another key
     watch = do(plain.translators["nmt-en-de"], workspace, steps)
     yield Line("NMT, Bi-LSTM, without CUDA graphs", watch.words_a_second, watch)
     for path in ("mt:en-de", "mmt:en-de"):
         rate, times = search(graph.synthesis[path], workspace), sum(p.startswith(path) for p in whole.augment.paths)
         what, amount = f"{path}, beam {whole.augment.beam_size}", f"{times} × {ENGLISH:,} captions"
         yield Line(what, f"{rate:,.1f} captions/s", None, amount, times * ENGLISH / rate)
-    vse, (row,) = whole.vse, Graph(recipe_for(root, _LONGER * steps), workspace).rows
+    vse, (row,) = whole.vse, Graph(recipe_for(root, _LONGER * steps, *more), workspace).rows
     watch = do(row.job, workspace, _LONGER * steps)
     each = [len(groups) * -(-ENGLISH // vse.batch_size) * vse.epochs for groups in vse.rows.values()]
     seconds = len(vse.seeds) * sum(watch.whole(count, vse.epochs) for count in each)
     amount = f"{len(vse.seeds)} × {len(each)} trainings, {len(vse.seeds) * sum(each):,} steps"
     yield Line(f"SAN, {vse.batch_size} pairs", f"{1 / watch.pace:,.2f} steps/s", watch, amount, seconds)
-    (row,) = Graph(recipe_for(root, steps, "--trainer.graph=never", "--vse.seeds=[2]"), workspace).rows
+    (row,) = Graph(recipe_for(root, steps, *more, "--trainer.graph=never", "--vse.seeds=[2]"), workspace).rows
     watch = do(row.job, workspace, steps)
     yield Line("SAN, without CUDA graphs", f"{1 / watch.pace:,.2f} steps/s", watch)
 
 
-def beside_marian(graph: Graph, workspace: Workspace, root: Path, steps: int) -> Iterator[Line]:
+def beside_marian(graph: Graph, workspace: Workspace, root: Path, steps: int, *more: str) -> Iterator[Line]:
     """Our Transformer and MarianMT of its size, on the batches of our NMT."""
-    recipe = recipe_for(root, steps, "--mmt.network=transformer", f"--mmt.network_options={LIKE_MARIAN}")
+    recipe = recipe_for(root, steps, *more, "--mmt.network=transformer", f"--mmt.network_options={LIKE_MARIAN}")
     watch = do(Graph(recipe, workspace).translators["nmt-en-de"], workspace, steps)
     yield Line("NMT, Transformer", watch.words_a_second, watch)
     text = graph.translators["nmt-en-de"].inputs["text"]
@@ -179,6 +184,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("text", type=Path, metavar="MULTI30K_FOLDER", help="its text in the official layout")
     parser.add_argument("--images", type=int, help="fewer than all 31,014")
     parser.add_argument("--steps", type=int, default=300, help="of each training")
+    parser.add_argument("--precision", default="auto", help="trainer.precision")
     return parser.parse_args(words)
 
 
@@ -189,7 +195,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         make_corpus(given.text, Path(folder), given.images)
         with chdir(folder):  # for TensorBoard's files
-            measured = list(lines(Path(folder), given.steps))
+            measured = list(lines(Path(folder), given.steps, f"--trainer.precision={given.precision}"))
     print(f"\nOn {device}, {given.images or 'all'} images, {given.steps} steps of each training:\n")
     print("| | speed | before the first step | GPU busy | the whole recipe | its time |\n|---|---|---|---|---|---|")
     print(*measured, Line("in all", "-", seconds=sum(line.seconds for line in measured)), sep="\n")

@@ -1,6 +1,7 @@
 """Jobs of stage rerank, killed at moments of all kinds and run again, leave what an undisturbed run leaves.
 
-They have no checkpoints: a job that was killed is done again from its start, one that was done stays.
+Only lists of translations are kept while a job runs (`nbest-…`): other jobs that were killed are done again from their
+start, those that were done stay.
 """
 
 import shutil
