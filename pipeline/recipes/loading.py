@@ -95,7 +95,10 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
         recipe = with_precision(recipe)
     lent = [override for override in given if ".root=" in override or "trainer." in override.partition("=")[0]]
     file = "" if (place := path.resolve()).parent == CONFIGS.resolve() else str(place)
-    return replace(recipe, lent=lent, variant=variant_of(given), table_variant=variant_of(given, True), file=file)
+    return replace(
+        recipe, lent=lent, variant=variant_of(given), table_variant=variant_of(given, True), file=file,
+        not_of_tables=list(dict.fromkeys(filter(_is_of_rows, map(_key, given)))),
+    )  # fmt: skip
 
 
 def variant_of(overrides: Iterable[str], of_tables: bool = False) -> str:
@@ -105,9 +108,18 @@ def variant_of(overrides: Iterable[str], of_tables: bool = False) -> str:
         key: text for key, text in last.items()
         if key not in _NEUTRAL and not key.startswith("report.")
         and (".trainer." not in f".{key}" or key.endswith(".precision"))
-        and not (of_tables and key.startswith("vse.") and key.split(".")[1] in _OF_A_SYSTEM)
+        and not (of_tables and _is_of_rows(key))
     }  # fmt: skip
     return " ".join(f"{key}={text}" for key, text in sorted(changing.items()))
+
+
+def _key(override: str) -> str:
+    return override.removeprefix("--").partition("=")[0]
+
+
+def _is_of_rows(key: str) -> bool:
+    """Does a setting change the rows of `vse`, and no system of a table?"""
+    return key.startswith("vse.") and key.split(".")[1] in _OF_A_SYSTEM
 
 
 def lender(recipe: Recipe, name: str, section: str = "augment") -> Recipe:

@@ -154,6 +154,8 @@ class Recipe:
     """Overrides that change figures, in the order of their keys: `vse.epochs=30 vse.loss=infonce`; empty: its own."""
     table_variant: str = field(default="", compare=False)
     """Those of them that reach the systems of its tables."""
+    not_of_tables: list[str] = field(default_factory=list, compare=False)
+    """Keys of overrides that do not, `vse.loss`."""
     below_tables: VseSettings | None = field(default=None, compare=False)
     """What the systems of its tables are laid over: `vse` without the overrides that do not reach them."""
     file: str = field(default="", compare=False)

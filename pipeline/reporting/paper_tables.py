@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from modules.metrics.retrieval import MEDIANS, RECALLS
 from pipeline.analyses.registry import ANALYSES
+from pipeline.engine.console import info
 from pipeline.engine.job import Job, topological_order
 from pipeline.engine.machine import process_rank
 from pipeline.engine.runner import Runner
@@ -67,6 +68,12 @@ def table(graph: Graph, runner: Runner, name: str | None) -> None:
         RecipeError: the recipe has no such table.
     """
     jobs = table_jobs(graph, name)
+    if kept := graph.recipe.not_of_tables:
+        info(
+            f"not of tables: {', '.join(f'--{key}' for key in kept)}; the systems of a table have their own",
+            "",
+            "yellow",
+        )
     runner.expect(topological_order(jobs))
     try:
         runner.run(jobs)

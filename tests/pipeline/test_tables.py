@@ -240,6 +240,15 @@ def test_systems_that_cannot_be_compared_are_named(tmp_path, pair: str) -> None:
         load_recipe(str(path))
 
 
+def test_settings_that_do_not_reach_tables_are_named(trained: Tiny, capsys) -> None:
+    capsys.readouterr()
+    assert trained.main("table", "--table=5", "--vse.loss=infonce", "--vse.only=[human]") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "not of tables: --vse.loss, --vse.only; the systems of a table have their own" in told
+    assert trained.main("table", "--table=5") == 0
+    assert "not of tables" not in capsys.readouterr().out
+
+
 def test_a_table_that_is_not_there(trained: Tiny, capsys) -> None:
     assert trained.main("table", "--table=9") == 1
     assert "no table '9': recipe tiny has 5, 1; use" in " ".join(capsys.readouterr().err.split())
