@@ -100,7 +100,7 @@ $(ADDED): extra-%: setup
 init: extra-translators ## look at a folder of your own pictures and captions (PICTURES=…), write a recipe for it
 	@$(PIPELINE) init "$$PICTURES"
 
-demo: setup ## the main job on rendered pictures, from nothing to a table of R@K in two languages
+demo: setup ## the main job on rendered pictures, from nothing to BLEU and recall in two languages
 	@$(call NEEDS,--recipe scenes)
 	@$(PIPELINE) all --recipe scenes
 

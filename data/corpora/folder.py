@@ -73,7 +73,8 @@ class FolderSettings:
 
     parallel: str | None = None
     """Translations of each other for the translators: a header of languages, with `picture` before them where lines
-    are about pictures; where none is, a tenth each is for validation and test. null: none."""
+    are about pictures; where none is, up to 1,000 sentences each, a tenth at most, are for validation and test.
+    null: none."""
 
     regions: str | None = None
     """A region store of the pictures, named alike (accents composed, NFC); null: regions are found in their pixels."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from modules.errors import ModelError
 from modules.layers.encoders import CaptionEncoder, masked_mean
 from modules.layers.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, one_vector, register
@@ -47,11 +48,13 @@ class DAN(RetrievalModel):
     features are not transformed before attention.
 
     Args:
-        steps: number of attention steps of each modality, after the mean.
+        steps: number of attention steps of each modality, after the mean; 0 or more.
         common: see `RetrievalModel`.
     """
 
     def __init__(self, steps: int = 2, **common: Any) -> None:
+        if steps < 0:
+            raise ModelError(f"dan: steps is {steps}; expected 0 or more")
         super().__init__(**common)
         words = self.make_words()
         self.captions = CaptionEncoder(words, words.embedding_dim, self.dim, self.dropout)

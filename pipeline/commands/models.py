@@ -87,6 +87,8 @@ def rerank_translations(
 ) -> None:  # fmt: skip
     """Re-rank n-best lists of any toolkit by weights that k-best MIRA tunes on other lists."""
     refuse_settings(ctx)
+    if n_best and output is None:
+        raise RecipeError("rerank-translations: --n-best chooses what --output FILE holds; give that too")
     if output is not None:
         inputs = [tune, references, features, lists, lists_references, lists_features]
         require_output(output, "rerank-translations: --output", force, inputs)

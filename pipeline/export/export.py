@@ -286,7 +286,7 @@ def chosen_row(graph: Graph) -> Row:
         RecipeError: none has been, or the settings are of several models.
     """
     recipe, workspace = graph.recipe, graph.workspace
-    rows = [row for row in graph.rows if row.trained == (row.job,)]
+    rows = [row for row in graph.with_vse(replace(recipe.vse, folds=1)).rows if row.trained == (row.job,)]
     if not rows:
         raise RecipeError("export: these settings fuse, rerank or translate; export one model (vse.model) of them")
     done = [row for row in rows if workspace.done(row.job)]
@@ -308,7 +308,8 @@ def chosen_row(graph: Graph) -> Row:
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
     """What `load_recipe` reads as this recipe, but for where its data lies."""
-    left_out = ("name", "tables", "refused", "lent", "variant", "file", "report")
+    left_out = ("name", "tables", "refused", "lent", "variant", "file", "report", "table_variant", "below_tables",
+                "not_of_tables")  # fmt: skip
     plain = {key: value for key, value in asdict(recipe).items() if key not in left_out}
     plain["regions"]["model"] = shown_name(recipe.regions.model)
     for name in ("pretrained", "image_encoder"):

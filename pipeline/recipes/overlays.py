@@ -283,7 +283,7 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
     for name, values in mapping_of(raw, "systems", f"{key}.").items():
         inner = f"{key}.systems.{name}"
         refuse_unknown(values, names_of(System), f"{inner}.")
-        laid = laid_over(vse, mapping_of(values, "vse", f"{inner}."))
+        laid = laid_over(vse, mapping_of(values, "vse", f"{inner}."), sections=False)
         rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
         settings = typed(VseSettings, laid | {"only": rows}, f"{inner}.vse")
         with located(inner):

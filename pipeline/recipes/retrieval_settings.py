@@ -37,9 +37,9 @@ class TrainingSettings:
     segment: Literal["characters", "words"] = "characters"
     """What Chinese and Japanese are read by: `characters`, or `words` that a segmenter finds (extra `asian`)."""
     margin: float = number(0.2, 0)
-    """α of the ranking loss (Eq. 9 of Huang et al. 2020, which names no value)."""
+    """α of losses of hinges (Eq. 9 of Huang et al. 2020, which names no value); contrastive ones have none."""
     type_weights: dict[str, float] = number({}, 0)
-    """β of Eq. 9 (Huang et al. 2020) for each slot `language/source`; empty: equal."""
+    """β of Eq. 9 (Huang et al. 2020) for each slot `language/source`, 0 for those that are not named; empty: equal."""
     warmup_epochs: int = number(1, 0)
     """Epochs with the mean of hinges over all negatives before the hardest, or the K most violated; 0 leaves it out."""
     batch_size: int = number(128, 2, 10**6, hint=": an image is compared with the others of its batch")
@@ -161,9 +161,10 @@ class EvaluationSettings:
     first_k: int = number(100, 1, 10**6)
     """How many first results are reranked, with `first` or `by_likelihood`."""
     reranker: dict[str, Any] = field(default_factory=dict)
-    """A second model, trained beside the rows, tested on what `model` finds first, and exported with it: search reranks
-    by it. Its `row`, its `model`, and what else differs from these settings (`first_k`, `epochs` …). `model: null`:
-    none. It is left out where its row is, or `model` cannot be indexed."""
+    """A second model, trained beside the rows, tested on what `model` finds first, and exported with it where it is
+    better on validation: search reranks by it. Its `row`, its `model`, and what else differs from these settings
+    (`first_k`, `epochs` …). `model: null`: none. It is left out where its row is, and where `model` cannot be indexed
+    or is the same."""
 
     @property
     def fused_models(self) -> list[tuple[str, int | None]]:

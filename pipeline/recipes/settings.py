@@ -66,9 +66,11 @@ class AugmentSettings:
     filters: dict[str, FilterSettings] = field(default_factory=dict)
     """Filters by name: `mt:en-de@NAME` are the captions of `mt:en-de` that a filter keeps."""
     translators: str | None = None
-    """Another recipe, whose translators are used (COCO's captions by Multi30K's); null: this recipe's own."""
+    """Another recipe, whose translators are used (COCO's captions by Multi30K's), trained by its own `mmt`; null: this
+    recipe's."""
     captions: str | None = None
-    """Another recipe on the same images, whose synthetic captions are used; null: this recipe's own."""
+    """Another recipe on the same images, whose synthetic captions are used, made by its own `augment`; null: this
+    recipe's."""
     captioner: dict[str, Any] = field(default_factory=dict)
     """What writes the captions of `caption:de`. A retrieval model: its `row` of `vse.rows`, and what else differs from
     `vse` (`model: gxn`, `options: {generate: [i2t]}`, `seeds: [2]` …). Or a vision-language model of `transformers`,
@@ -91,7 +93,7 @@ class ReportSettings:
     resamples: int = number(1000, 100, 10**6)
     """Bootstrap resamples of the images."""
     record: bool = False
-    """Append finished runs to the committed `pipeline/results/<recipe>.csv`."""
+    """Keep finished runs in `pipeline/results/<recipe>.csv`, or in `<recipe>-records` beside a recipe of your own."""
     language_parameters: dict[str, float] = field(default_factory=dict)
     """Published parameters of one more language, by system: drawn beside those of the recipe's models."""
     words: dict[str, list[str]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class Phase:
     """One training of a translator."""
 
     steps: int = number(20000, 0)
-    """Optimiser steps in all; 0 leaves the phase out."""
+    """Optimiser steps in all; of pre-training 0 leaves it out."""
     eval_every: int = number(1000, 1)
     """Steps between validations (and checkpoints); the best by validation BLEU is kept."""
     learning_rate: float = number(1e-3, above=0, most=1)
@@ -210,8 +210,8 @@ class MmtSettings:
     """Share of probability spread over the vocabulary."""
     batch_tokens: int = number(2048, 1, 10**7)
     """Padded tokens of a batch, over all devices."""
-    clip: float = 1.0
-    """Largest norm of the gradient."""
+    clip: float = number(1.0, 0)
+    """Largest norm of the gradient; 0 does not clip."""
     pretrain: Phase = field(default_factory=Phase)
     """NMT on pairs without regions (on all pairs where each has regions)."""
     pretrain_captions: bool = False

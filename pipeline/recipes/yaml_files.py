@@ -100,8 +100,13 @@ def mapping_of(values: Mapping[str, Any], key: str, prefix: str = "") -> dict[st
     return dict(value)
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any], sections: bool = True) -> dict[str, Any]:
     """One mapping over another; `rows` and other mappings are laid over key by key, lists replaced.
+
+    Args:
+        below: what is changed.
+        above: what lies over it; `null` empties a mapping within a section.
+        sections: are these the sections of a recipe? One without keys changes nothing.
 
     Raises:
         RecipeError: a section has a value instead of keys.
@@ -112,10 +117,12 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
             merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
-            merged[key] = laid_over(merged[key], value)
+            merged[key] = laid_over(merged[key], value, sections=False)
         elif not isinstance(merged.get(key), dict):
             merged[key] = value
-        elif value is not None:  # a section without keys changes nothing
+        elif value is None:
+            merged[key] = merged[key] if sections else {}
+        else:
             raise RecipeError(f"{key} is a section; expected {key}.KEY, found {value!r}")
     return merged
 
