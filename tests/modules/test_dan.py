@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from modules.errors import ModelError
 from modules.retrieval_models import model_class, option_names
 from modules.retrieval_models.dan import DAN
 from tests.modules.cases import (
@@ -87,5 +88,7 @@ def test_each_step_has_its_own_weights_and_its_own_part_of_the_vector() -> None:
 def test_name_options_and_score() -> None:
     assert model_class("dan") is DAN
     assert option_names(DAN) == {"steps"}
+    with pytest.raises(ModelError, match="steps is -1"):
+        DAN(steps=-1, region_dim=4, vocabulary_size=9)
     assert DAN.score == "inner product"
     assert DAN.loss == "hardest"

@@ -288,3 +288,17 @@ def test_every_row_of_every_system_takes_a_step(
                     job.run(folder, tables | vectors)
             else:
                 assert job.run(folder, tables | vectors)["test"]
+
+
+def of_people(recipe: Recipe) -> bool:
+    """Are all rows, those of tables too, trained on captions by people?"""
+    rows = [groups for vse in (recipe.vse, *(one.vse for table in recipe.tables.values()
+            for one in table.systems.values())) for groups in vse.rows.values()]  # fmt: skip
+    return not recipe.augment.paths and not any(":" in group for groups in rows for group in groups)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in CONFIGS.glob("*.yaml")))
+def test_a_recipe_of_captions_by_people_needs_the_files_of_no_other(name: str) -> None:
+    recipe = load_recipe(name, networks=False)
+    if of_people(recipe):
+        assert recipe.augment.translators is None

@@ -89,13 +89,15 @@ def test_a_base_that_leads_back_to_itself_is_told(tmp_path: Path) -> None:
         ("--vse.test=[de]", "vse", "test", ["de"]),
         ("--vse.share_words=false", "vse", "share_words", False),
         ("--vse.steps=null", "vse", "steps", None),
+        ("--vse.type_weights=null", "vse", "type_weights", {}),
         ("--vse.steps=12", "vse", "steps", 12),
         ("--vse.type_weights.en/human=0.5", "vse", "type_weights", {"en/human": 0.5}),
         ("--augment.paths=[mt:en-de]", "augment", "paths", ["mt:en-de"]),
     ],
 )
 def test_anything_can_be_overridden_from_the_shell(tmp_path: Path, argument, section, key, value) -> None:
-    path = write(tmp_path, "mine", {"vse": {"steps": 5, "select": ["de"], "model": "san"}})
+    below = {"steps": 5, "select": ["de"], "model": "san", "type_weights": {"en/human": 1.0}}
+    path = write(tmp_path, "mine", {"vse": below})
     found = getattr(getattr(load_recipe(path, [argument]), section), key)
     assert found == value
     assert type(found) is type(value)

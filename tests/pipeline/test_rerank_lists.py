@@ -45,6 +45,8 @@ def test_a_language_may_be_written_in_several_ways(tmp_path: Path, language: str
     command = ["rerank-translations", "--tune", "dev.lists", "--references", "dev.ref", "--language"]
     assert main([*command, language]) == 0
     assert "100.0" in capsys.readouterr().out.split("BLEU", 1)[1].splitlines()[0]
+    assert main([*command, language, "--n-best"]) == 1
+    assert "--n-best chooses what --output FILE holds" in capsys.readouterr().err
     assert main([*command, "nonsense"]) == 1
     assert "--language: 'nonsense' is no language" in capsys.readouterr().err
 

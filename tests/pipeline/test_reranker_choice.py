@@ -1,12 +1,20 @@
-"""Which rerankers search takes: those that are better on validation than the model whose results they order."""
+"""Which models are exported, and which rerankers search takes: those that are better on validation than the model
+whose results they order."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.export.export import chosen_row
+from pipeline.graph import Graph
+from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.opening import as_reranked
 from pipeline.retrieval.reranking import is_better, trained_reranker
+from tests.pipeline.finished import finish, scores
 
 
 def job(name: str, model: str = "scan-t2i-avg", **options: list[str]) -> SimpleNamespace:
@@ -58,3 +66,15 @@ def test_without_the_first_model_nothing_is_known() -> None:
     assert is_better(row, workspace)
     assert trained_reranker(row, workspace) is None  # its test has not been run
     assert trained_reranker(None, workspace) is None
+
+
+def test_a_model_that_is_tested_in_folds_can_be_exported(tmp_path: Path) -> None:
+    folds, workspace = ["--vse.only=[none]", "--vse.folds=3"], Workspace(tmp_path)
+    (row,) = Graph(load_recipe("scenes", folds[:1]), workspace).rows
+    with pytest.raises(RecipeError, match="has not been trained"):
+        chosen_row(Graph(load_recipe("scenes", folds), workspace))
+    finish(workspace, row.job, {"val": {"en": scores(40.0)}})
+    chosen = chosen_row(Graph(load_recipe("scenes", folds), workspace))
+    assert (chosen.job.key, chosen.trained) == (row.job.key, (row.job,))
+    with pytest.raises(RecipeError, match="fuse, rerank or translate"):
+        chosen_row(Graph(load_recipe("scenes", [*folds[:1], "--vse.fuse=[san,dan]"]), workspace))
