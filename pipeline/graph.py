@@ -5,7 +5,6 @@ room knows the other, so the graph gives each what it needs of the other.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -149,7 +148,10 @@ class Graph:
         system, languages, name = parse_path(path)
         settings, back, model = self.recipe.augment.filters[str(name)], None, None
         if settings.by == "back-translation":
-            back = self.translators[f"{system}-{languages[-1]}-{languages[0]}"]
+            if (wanted := f"{system}-{languages[-1]}-{languages[0]}") not in self.translators:
+                lending = self.recipe.augment.translators
+                raise RecipeError(f"augment.filters.{name} translates back, but {lending} trains no {wanted}")
+            back = self.translators[wanted]
         elif settings.by == "image":
             model = self._beside_rows(settings.retrieval).trained[0]
         return filter_job(self.recipe, self.corpus, path, captions, back, model)
@@ -206,11 +208,23 @@ class Graph:
     @cached_property
     def tables(self) -> dict[str, list[Row]]:
         """Name → the lines of each table that can be made with these settings."""
-        tables: dict[str, list[Row]] = {}
+        return {name: rows for name, rows in self._tables.items() if not isinstance(rows, str)}
+
+    @property
+    def refused_tables(self) -> dict[str, str]:
+        """Name → why it cannot be made with these settings, of each other table."""
+        return self.recipe.refused | {name: why for name, why in self._tables.items() if isinstance(why, str)}
+
+    @cached_property
+    def _tables(self) -> dict[str, list[Row] | str]:
+        """Name → the lines of each table of the recipe, or why it has none."""
+        made: dict[str, list[Row] | str] = {}
         for name in self.recipe.tables:
-            with suppress(RecipeError):
-                tables[name] = self.table_rows(name)
-        return tables
+            try:
+                made[name] = self.table_rows(name)
+            except RecipeError as error:
+                made[name] = str(error)
+        return made
 
     def table_rows(self, name: str) -> list[Row]:
         """The lines of a table, system by system and seed by seed.

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
+from modules.errors import ModelError
 from modules.layers.encoders import CaptionEncoder, region_layer
 from modules.layers.recurrent import widen
 from modules.retrieval_models.base import Encoding, RetrievalModel, register
@@ -28,6 +29,9 @@ class SCAN(RetrievalModel):
     """True: words are queries and regions are the context (t2i); False: the reverse (i2t)."""
 
     def __init__(self, lambda_softmax: float, lambda_lse: float | None, **common: Any) -> None:
+        for name, value in (("lambda_softmax", lambda_softmax), ("lambda_lse", lambda_lse)):
+            if value is not None and value <= 0:
+                raise ModelError(f"scan: {name} is {value:g}; expected a number above 0")
         super().__init__(**common)
         self.lambda_softmax, self.lambda_lse = lambda_softmax, lambda_lse
         self.regions = region_layer(self.region_dim, self.dim)

@@ -163,5 +163,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def _damaged(path: Path, error: Exception) -> Exception:
     if (machine := of_machine(error, path)) is not None:
         return machine
-    whole = next((folder for folder in path.parents if (folder / "manifest.json").is_file()), path.parent)
-    return RecipeError(f"{path}: not readable ({one_line(error)}); delete {whole} and run the same command again")
+    return RecipeError(
+        f"{path}: not readable ({one_line(error)}); delete {job_folder(path)} and run the same command again"
+    )
+
+
+def job_folder(path: Path) -> Path:
+    """The folder of the job that a file belongs to: the nearest one with a manifest, else the file's own."""
+    return next((folder for folder in path.parents if (folder / "manifest.json").is_file()), path.parent)

@@ -28,15 +28,17 @@ _ADVICE = {
     errno.EINVAL: "choose another name",
 }
 _OF_MACHINE = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENOMEM}
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "can't start new thread")
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+_NO_THREAD = "can't start new thread"
 _LOST = ("closed by peer", "reset by peer", "broken pipe", "remote process exited", "connection was likely closed")
 _LOWER = {
     "prepare": "regions.size",
     "mmt": "mmt.batch_tokens",
-    "augment": "augment.batch_tokens or augment.beam_size",
+    "augment": "augment.batch_tokens",
     "vse": "vse.batch_size",
     "report": "report.resamples",
 }
+_ANEW = {"prepare", "mmt", "vse"}  # what is lowered there is in the keys of jobs
 
 
 def line_of(error: OSError) -> str | None:
@@ -104,11 +106,16 @@ def out_of_memory(error: BaseException, stage: str) -> str | None:
     """
     import torch
 
+    if _NO_THREAD in str(error):
+        return f"{stage}: no more threads can be started; allow more (`ulimit -u`), or set BILDWORT_JOBS=1"
     known = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(text in str(error) for text in _NO_MEMORY)
     if not known:
         return None
     whose = "the GPU" if isinstance(error, torch.OutOfMemoryError) or "CUDA" in str(error) else "this machine"
-    advice = f"; lower {_LOWER[stage]}, then the same command continues" if stage in _LOWER else ""
+    advice = ""
+    if stage in _LOWER:
+        again = ", which begins its jobs anew" if stage in _ANEW else ""
+        advice = f"; set BILDWORT_JOBS=1, then the same command continues, or lower {_LOWER[stage]}{again}"
     return f"{stage}: {whose} has too little memory for this{advice}"
 
 

@@ -98,7 +98,8 @@ def _check_read(name: str, vse: VseSettings) -> None:
     if kind.given_vectors and vse.image_encoder is not None:
         raise RecipeError(f"{model}, which has images of its own or of a teacher; leave vse.image_encoder out")
     if kind.taught and not vse.teacher:
-        raise RecipeError(f"{model}, but vse.teacher names no model to learn from; set vse.teacher.row")
+        raise RecipeError(f"{model}, but vse.teacher names no model to learn from; write both for a row "
+                          "of its own: vse.row_settings.ROW: {model: …, teacher: {row: OTHER}}")  # fmt: skip
     if vse.teacher and not of_vectors:
         why = "; freeze its image tower (vse.options.image=frozen)" if kind.given_vectors else ""
         raise RecipeError(

@@ -34,7 +34,8 @@ the same parts."""
 OF_A_ROW = names_of(TrainingSettings) - {"trainer", "test"}
 """Settings of `vse.row_settings`, and of a teacher."""
 OVERLAID = names_of(TrainingSettings) - {
-    "pretrained", "pretrained_vectors", "pretrained_layer", "select", "test", "image_encoder", "image_encoder_size",
+    "trainer", "pretrained", "pretrained_vectors", "pretrained_layer", "select", "test", "image_encoder",
+    "image_encoder_size",
 }  # fmt: skip
 """Settings of trainings that a section lays over `vse`: they read the same words and images."""
 
@@ -222,6 +223,7 @@ def check_trainings(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any
         if settings.ranked_by and "model" in own:
             raise RecipeError(f"{place}.model: vse.{settings.ranked_by[0]} names the models; leave it out")
         of_row = _check_over(recipe, vars(settings.changed(own)) | {"row_settings": {}, "trainer": {}}, place)
+        check_starts(recipe, of_row, vars(of_row) | {"row_settings": {}, "trainer": {}}, place)
         settings.row_settings[row] = {name: own[name] if name == "options" else getattr(of_row, name) for name in own}
     for row, groups in settings.rows.items():
         if not groups and settings.of_row(row).epochs:
@@ -242,7 +244,8 @@ def _check_teacher(recipe: Recipe, settings: VseSettings, of_row: VseSettings, k
     _require_options(own, key)
     changed, language = teacher_settings(settings, teacher), teacher.get("language", "en")
     if changed.teacher:
-        raise RecipeError(f"{key}.row is {teacher['row']!r}, which has a teacher itself; name the teacher's row")
+        raise RecipeError(f"{key}.row is {teacher['row']!r}, which has a teacher itself; write the teacher for the "
+                          "rows that learn from it alone, in vse.row_settings")  # fmt: skip
     slots = [slot for text in settings.rows[teacher["row"]] for slot in parse_group(text)]
     if language not in (known := {slot.language for slot in slots} | {*settings.test}):
         raise RecipeError(f"{key}.language is {language!r}, but the teacher reads {', '.join(sorted(known))}; name one "
@@ -298,7 +301,9 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
         systems[str(name)] = System(rows, settings, published)
     for name, figures in mapping_of(raw, "published", f"{key}.").items():
         _check_published(raw, figures, f"{key}.published.{name}")
-    for pair in raw.get("compare") or ():
+    if not isinstance(pairs := raw.get("compare") or [], list):
+        raise RecipeError(f"{key}.compare: {pairs!r}; expected pairs of systems, [[A, B]]")
+    for pair in pairs:
         known = isinstance(pair, list) and all(str(name) in systems for name in pair)
         if not known or len(pair) != 2 or pair[0] == pair[1]:
             raise RecipeError(f"{key}.compare: {pair!r}; expected two systems of the table: {', '.join(systems)}")

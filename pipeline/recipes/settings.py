@@ -261,8 +261,9 @@ class Recipe:
                 raise RecipeError(f"augment.filters.{name}.by is {kept.by!r}, but the captions of this path have no "
                                   "original in another language; filter by image")  # fmt: skip
             if (back := f"{languages[-1]}-{languages[0]}") not in self.mmt.directions_of(system):
-                raise RecipeError(f"augment.filters.{name} translates back by {system}-{back}, which mmt.directions "
-                                  "lacks")  # fmt: skip
+                own = self.mmt.pretrained.get(system)
+                where = f"mmt.pretrained.{system}.directions" if own and own.directions else "mmt.directions"
+                raise RecipeError(f"augment.filters.{name} translates back by {system}-{back}, which {where} lacks")
         if (kept.by == "image") != bool(kept.retrieval):
             raise RecipeError(f"augment.filters.{name}: retrieval.row, a row of vse.rows, goes with by: image, and "
                               "only with it")  # fmt: skip

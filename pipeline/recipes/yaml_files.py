@@ -21,17 +21,18 @@ _PLAIN = ("null", "bool", "int", "float", "str", "seq", "map", "merge")  # kinds
 
 
 class _Loader(_SafeLoader):
-    """A YAML loader that refuses a key that stands twice: of two the library would take the last without a warning."""
+    """A YAML loader whose keys are texts, and which refuses a key that stands twice: of two the library would take the
+    last without a warning."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """As the library does, but for a key that stands twice."""
+        """As the library does, but for a key that stands twice, and for one that is a number."""
         first: dict[str, yaml.ScalarNode] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and (before := first.setdefault(key.value, key)) is not key:
                 here, there = (scalar.start_mark.line + 1 for scalar in (key, before))
                 raise yaml.YAMLError(f"{key.value!r} stands in line {there} and again in line {here}; write it once")
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        return mapping
+        return {str(key) if type(key) in (int, float) else key: value for key, value in mapping.items()}
 
 
 def _whole_number(loader: Any, node: yaml.ScalarNode) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from data.text import words_of
 from modules.metrics.rank_variance import mean_rank_variance, rank_variances
 from modules.metrics.translation import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
-from pipeline.engine.console import command, info
+from pipeline.engine.console import info
 from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
 from pipeline.graph import Graph
@@ -64,9 +64,8 @@ def report(graph: Graph) -> None:
         sheet.show()
     for sentence in written.said:
         info(sentence)
-    for name in [*graph.recipe.refused, *(table for table in graph.recipe.tables if table not in graph.tables)]:
-        why = command("table", f"--table={name}", target=["table", f"TABLE={name}"])
-        info(f"table {name} cannot be made with these settings; `{why}` says why", colour="yellow")
+    for name, why in graph.refused_tables.items():
+        info(f"table {name} cannot be made with these settings: {why}", colour="yellow")
     info(
         f"{len(written.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
         f"{folder / 'report.html'}"

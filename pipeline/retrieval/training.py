@@ -325,7 +325,8 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     read = {slot.source for slot in slots} - {HUMAN}
     sources = sorted(source for source in read if not source.startswith(TEXT))
     if (taught := sorted(read - {*sources})) and not settings.teacher:
-        raise RecipeError(f"vse.rows.{row} has {taught[0]!r}, but no vse.teacher whose vectors it would learn; set it")
+        raise RecipeError(f"vse.rows.{row} has {taught[0]!r}, but no teacher whose vectors it would learn; "
+                          f"set it in vse.row_settings.{row}, with model: student")  # fmt: skip
     for source in (*sources, *(name.removeprefix(TEXT) for name in taught if ":" in name.removeprefix(TEXT))):
         if source not in synthetic:
             raise RecipeError(

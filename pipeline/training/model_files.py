@@ -13,9 +13,10 @@ from torch import nn
 
 from data.errors import one_line
 from data.text_inputs import TextInput, load_text_input
+from modules.errors import ModelError
 from modules.layers.shapes import shapes_alone
 from modules.retrieval_models import RetrievalModel, build_model
-from pipeline.engine.artifacts import read_json
+from pipeline.engine.artifacts import job_folder, read_json
 from pipeline.engine.console import stage_command
 from pipeline.engine.files import fingerprint
 from pipeline.engine.machine_errors import of_machine
@@ -66,10 +67,13 @@ def load_model(folder: Path, pretrained: str | None = None) -> tuple[RetrievalMo
 
 @contextmanager
 def refusing_other_code(folder: Path, stage: str, *options: str) -> Iterator[None]:
-    """Turn errors of building a network from a folder into a `RecipeError`, which names the stage that makes it."""
+    """Turn errors of building a network from a folder into a `RecipeError`, which names the stage that makes it.
+
+    A class or an option that is not there is told as it is: its package may not be installed.
+    """
     try:
         yield
-    except RecipeError:
+    except (ModelError, RecipeError):
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise RecipeError(
@@ -180,7 +184,7 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
 
 def _unreadable(path: Path, error: Exception) -> Exception:
     return of_machine(error, path) or RecipeError(
-        f"{path}: not a readable safetensors file ({error}); delete {path.parent} and run the same command again"
+        f"{path}: not a readable safetensors file ({error}); delete {job_folder(path)} and run the same command again"
     )
 
 

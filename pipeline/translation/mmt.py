@@ -135,7 +135,8 @@ def require_lenders(recipe: Recipe, workspace: Workspace, jobs: Mapping[str, Job
     for direction, name in recipe.mmt.back_translate.items():
         borrowed = jobs[f"back-{direction}"].inputs["translator"]
         if not workspace.done(borrowed):
-            words = [f"--mmt.directions=[{borrowed.name.removeprefix('mt-')}]", "--mmt.systems=[mt]", *recipe.lent]
+            wanted_one = borrowed.name.removeprefix("mt-")
+            words = [f"--mmt.directions=[{wanted_one}]", "--mmt.systems=[mt]", "--augment.paths=[]", *recipe.lent]
             wanted = command("mmt", name, *words, target=["stage-mmt", f"RECIPE={name}", f"ARGS={' '.join(words)}"])
             raise RecipeError(
                 f"mmt.back_translate.{direction} borrows {borrowed.name} of {name}, which is not done yet; "
@@ -152,7 +153,7 @@ def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
             raise RecipeError(
                 f"mmt.directions need {lacking[0]!r}, which no pair of the corpus has; pairs are read from "
                 "corpus.parallel, or of a corpus that has its own, in corpus.languages; to train no translators: "
-                "--mmt.directions=[] --mmt.systems=[]"
+                "--mmt.directions=[] --mmt.systems=[] --augment.paths=[], and rows of human captions alone (vse.only)"
             )
         tokens = {
             language: tokenize_all([text or "" for text in pairs[language][:]], [language] * len(pairs))

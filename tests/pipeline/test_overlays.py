@@ -52,3 +52,26 @@ def test_a_lender_is_found_beside_the_recipe_as_its_base_is(tmp_path: Path) -> N
     (tmp_path / "mine.yaml").write_text("base: lends.yaml\naugment: {translators: lends.yaml}\n")
     recipe = load_recipe(str(tmp_path / "mine.yaml"))
     assert lender(recipe, recipe.augment.translators).file == str(tmp_path / "lends.yaml")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("vse: {row_settings: {none: {start: [{foo: 5}]}}}", r"unknown key vse.row_settings.none.start\[0\].foo"),
+        ("vse: {row_settings: {none: {start: [{options: 5}]}}}", r"start\[0\].options is 5; expected keys"),
+        ("vse: {row_settings: {none: {start: [{epochs: 5.5}]}}}", r"start\[0\].epochs is 5.5; expected a whole number"),
+        ("vse: {reranker: {trainer: {devices: 1}}}", "unknown key vse.reranker.trainer"),
+        ("sts: {sets: {2014: a.txt}}", "sts.sets.2014 is 'a.txt'"),
+        ("tables: {1: {title: T, systems: {a: {rows: [none]}}, compare: true}}", "tables.1.compare: True; expected"),
+        ("vse: {model: scan-t2i-lse, options: {lambda_lse: 0}}", "lambda_lse is 0; expected a number above 0"),
+    ],
+)
+def test_slips_within_overlays_are_one_line(tmp_path: Path, lines: str, message: str) -> None:
+    (tmp_path / "mine.yaml").write_text(f"base: scenes\n{lines}\n")
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(str(tmp_path / "mine.yaml"))
+
+
+def test_a_row_s_name_may_be_a_number(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("base: scenes\nvse: {rows: {1: [en/human]}}\n")
+    assert "1" in load_recipe(str(tmp_path / "mine.yaml")).vse.rows

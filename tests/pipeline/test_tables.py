@@ -178,7 +178,9 @@ def test_settings_by_which_a_table_cannot_be_made_leave_all_else_as_it_was(train
         assert trained.main("table", f"--table={name}", *one_way) == 1
         assert reason in " ".join(capsys.readouterr().err.split())
         assert trained.main("report", *one_way) == 0
-        assert f"table {name} cannot be made with these settings" in " ".join(capsys.readouterr().out.split())
+        told = " ".join(capsys.readouterr().out.split())
+        assert f"table {name} cannot be made with these settings: " in told
+        assert reason in told
 
 
 def test_borrowed_captions_must_be_of_images_that_this_corpus_trains_on(trained: Tiny, tmp_path, capsys) -> None:
