@@ -26,6 +26,8 @@ ISO_639_1 = {*NLLB} - {"yue"} | {*re.findall(r"\w+", """
     to ts tt tw ty ug ve vo wa wo yo za
 """)}  # fmt: skip
 """All codes of two letters, and two that were withdrawn (mo, sh)."""
+KNOWN = frozenset({*ISO_639_1, *NLLB})
+"""Codes that certainly are those of languages."""
 LANGUAGE_NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
     "bn": "Bengali", "bo": "Tibetan", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish",
@@ -78,7 +80,8 @@ def language_called(name: str) -> str | None:
         name: in letters of any case.
 
     Returns:
-        the code of a corpus, of two letters where there is one; None: it is no language's.
+        the code of a corpus, of two letters where there is one; any three letters are taken for a code. None: it is no
+        language's.
 
     Examples:
         >>> [language_called(name) for name in ("de", "EN", "en-US", "deu_Latn", "German", "gsw", "a dog", "jp")]
@@ -89,7 +92,7 @@ def language_called(name: str) -> str | None:
     written = _IN_BRACKETS.sub("", name.casefold())
     code = re.split("[-_]", written)[0]
     known = CALLED.get(written) or CALLED.get(code)
-    return known or (code if code.isascii() and code.isalpha() and len(code) in (2, 3) else None)
+    return known or (code if code in ISO_639_1 or (len(code) == 3 and code.isascii() and code.isalpha()) else None)
 
 
 def require_language(name: str, option: str) -> str:

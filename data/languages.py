@@ -11,6 +11,7 @@ from typing import NamedTuple
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from data.characters import plain_characters
+from data.errors import DataError
 from data.language_codes import LANGUAGE_NAMES, NLLB, UNSPACED
 from data.processes import in_parallel
 
@@ -32,7 +33,7 @@ _SCRIPTS = {
 """Script of a code of NLLB → what the Unicode names of its letters begin with."""
 _SEVERAL = {"az", "bs", "kk", "ku", "ky", "mn", "pa", "sd", "sr", "tg", "uz"}  # languages written in several of these:
 _OF_SEVERAL = {"ARABIC", "CYRILLIC", "DEVANAGARI", "GURMUKHI", "LATIN", "MONGOLIAN"}
-_READABLE = tuple(sorted(NLLB.keys() - {"bs", "nn", "no", "yue"}))  # hardly told from hr, nb and zh
+_READABLE = tuple(sorted(NLLB.keys() - {"bs", "nb", "nn", "yue"}))  # hardly told from hr, no and zh; nb is no there
 
 
 def language_name(code: str) -> str:
@@ -61,10 +62,13 @@ def language_of(text: str, languages: Sequence[str]) -> str:
     text = plain_characters(text)
     spaced = [language for language in languages if language not in UNSPACED]  # a word of another script stays one
     languages = in_its_script(text, languages) or spaced or languages
-    identifier = _identifier(tuple(languages))
-    if identifier is None or not any(map(str.isalpha, text)):
+    if len(languages) == 1 or not any(map(str.isalpha, text)):
         return languages[0]
-    return str(identifier.classify(text)[0])
+    named = {_identified(language): language for language in reversed(languages)}
+    known = [code for code in reversed(named) if code in _whole_identifier().labels]
+    identifier = _identifier(tuple(known))
+    found = known[:1] if identifier is None else [str(identifier.classify(text)[0])]
+    return named[found[0]] if found else languages[0]
 
 
 def in_its_script(text: str, languages: Sequence[str]) -> list[str]:
@@ -98,12 +102,17 @@ def language_evidence(text: str, language: str) -> float:
     """By how much a sentence is likelier in a language than in any other: a difference of log-probabilities.
 
     Returns:
-        above 0 where the language is the likeliest; 0 for a sentence without letters, or a language that the
-        identifier does not know.
+        above 0 where the language is the likeliest; 0 for a sentence without letters.
+
+    Raises:
+        DataError: the identifier does not know the language.
     """
-    identifier = _identifier(_READABLE)
+    language = _identified(language)
+    identifier = _identifier(tuple(sorted({*_READABLE, language})))
     assert identifier is not None
-    if language not in identifier.labels or not any(map(str.isalpha, text)):
+    if language not in identifier.labels:
+        raise DataError(f"{language_name(language)} ({language}) cannot be told from other languages")
+    if not any(map(str.isalpha, text)):
         return 0.0
     scores = {str(code): float(score) for code, score in identifier.rank(text.lower())}
     return scores[language] - max(score for code, score in scores.items() if code != language)
@@ -145,7 +154,7 @@ def foreign_evidence(text: str, languages: Sequence[str]) -> tuple[str | None, f
         the script of the sentence; None and 0 where one of these is the likeliest, where another language is nearly as
         likely, or where the identifier does not know one of `languages`.
     """
-    languages = ["no" if language == "nb" else language for language in languages]  # the identifier has one Norwegian
+    languages = [_identified(language) for language in languages]
     identifier = _identifier(tuple(sorted({*_READABLE, *languages})))
     assert identifier is not None
     text = plain_characters(text).lower()
@@ -213,6 +222,11 @@ def detect_languages(captions: Iterable[str]) -> Detected:
         counts[best if scores[best] - scores[first] >= _MARGIN else first] += 1
     least = _SHARE * len(read)
     return Detected([language for language, count in counts.most_common() if language == first or count >= least], True)
+
+
+def _identified(language: str) -> str:
+    """The code that the identifier has for a language: one for Norwegian."""
+    return "no" if language == "nb" else language
 
 
 @cache

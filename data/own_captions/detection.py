@@ -13,7 +13,7 @@ from data.corpora.caption_files import TEXT, as_tables, texts_in
 from data.corpora.folder import CAPTIONS, WITHOUT_LANGUAGE
 from data.corpora.karpathy import read_entries
 from data.errors import BadLines, DataError
-from data.language_codes import language_called
+from data.language_codes import KNOWN, language_called
 from data.languages import Detected, detect_languages
 from data.lines import read_lines, read_text, visible_files
 from data.own_captions.picture_folder import SAMPLE, folder_of
@@ -316,7 +316,7 @@ def _guessed_columns(file: Path, table: Table, rows: Sequence[Sequence[str]], wi
         raise _PassedOverError(f"its pictures stand in column {place + 1} of {width}, and no header names the others")
     whole = [row for row in rows if len(row) == width]
     split = width > 2 and _usual(not row[-1] or split_called(row[-1]) is not None for row in whole)
-    with_language = width > 2 and _usual(language_called(row[1]) is not None for row in whole)
+    with_language = width > 2 and _usual(language_called(row[1]) in KNOWN for row in whole)  # `dog` is none
     if width > 2 and not (split or with_language):
         raise DataError(f"{file}: more than two columns, but the second has no codes of languages such as en (first "
                         f"{whole[0][1]!r}), and the last no splits ({', '.join(SPLITS)}); expected "

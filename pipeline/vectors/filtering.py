@@ -12,6 +12,7 @@ import torch
 
 from data.captions import Caption
 from data.characters import lowered
+from data.errors import DataError
 from data.languages import language_evidence
 from data.regions import RegionStore
 from modules.metrics.translation import sentence_chrf
@@ -19,6 +20,7 @@ from modules.retrieval_models.encoded import all_images, sorted_captions
 from modules.search.margins import own_image_margins
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
+from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.recipes.trainer_settings import TrainerSettings, job_settings
@@ -92,7 +94,10 @@ def _scores(
     if by == "back-translation":
         return _by_back_translation(new, originals, inputs, folder, recipe)
     if by == "language":
-        return [language_evidence(caption.text, caption.language) for caption in new]
+        try:
+            return [language_evidence(caption.text, caption.language) for caption in new]
+        except DataError as error:
+            raise RecipeError(f"augment.filters: {error}; filter by image or by back-translation") from None
     drawn: list[float] = np.random.default_rng(recipe.seed).permutation(len(new)).astype(float).tolist()
     return drawn
 

@@ -5,8 +5,9 @@ import pytest
 from data import findings
 from data.captions import Caption
 from data.corpora import Corpus
+from data.errors import DataError
 from data.findings import find
-from data.languages import foreign_language
+from data.languages import detect_languages, foreign_language, language_evidence, language_of
 
 ARABIC = ["كلب أحمر يركض على الشاطئ", "رجلان يلعبان كرة القدم في الحديقة", "امرأة ترتدي فستانا أحمر تمشي في الشارع"]
 ENGLISH = ["a red dog runs on the beach", "two men play football in the park", "a woman in a red dress walks home"]
@@ -49,3 +50,24 @@ def test_short_captions_are_told_where_most_are_in_another_language() -> None:
 def test_of_many_captions_some_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "_READ", 20)
     assert told(ARABIC * 20, "en") == [("error", "sentences that seem to be in 'ar'", "train, en, 20 of 60", 20)]
+
+
+NORWEGIAN = ["en hund løper på stranden", "to menn spiller fotball i parken", "en kvinne i rød kjole sitter på en benk"]
+DANISH = ["en hund løber på stranden", "to mænd spiller fodbold i parken", "en kvinde i rød kjole sidder på en bænk"]
+
+
+def test_norwegian_is_told_from_danish_by_either_of_its_codes() -> None:
+    assert detect_languages(NORWEGIAN).languages == ["no"]
+    assert detect_languages(DANISH).languages == ["da"]
+    for code in ("nb", "no"):
+        for languages in (["en", code], [code, "en"], ["de", "en", code]):
+            assert {language_of(text, languages) for text in NORWEGIAN} == {code}
+            assert {language_of(text, languages) for text in ENGLISH} == {"en"}
+        assert language_evidence(NORWEGIAN[0], code) > 0 > language_evidence(DANISH[1], code)
+
+
+def test_a_sentence_is_in_the_one_language_that_can_be_told_where_another_cannot() -> None:
+    assert language_of("a dog runs on the beach", ["gsw", "en"]) == "en"
+    assert language_of("a dog", ["gsw", "xx"]) == "gsw"
+    with pytest.raises(DataError, match=r"Maori \(mi\) cannot be told from other languages"):
+        language_evidence("he kuri", "mi")

@@ -94,7 +94,7 @@ def test_captions_in_another_language_are_removed(filtered: Tiny, tmp_path: Path
 def test_evidence_of_a_language():
     assert language_evidence("Zwei Hunde spielen im Schnee.", "de") > 0 > language_evidence("Two dogs play.", "de")
     assert language_evidence("Two dogs are playing in the snow.", "en") > 0
-    assert language_evidence("1234", "de") == language_evidence("zwei Hunde", "xx") == 0
+    assert language_evidence("1234", "de") == 0
 
 
 @pytest.mark.parametrize(
