@@ -106,7 +106,8 @@ def write_regions(
         items: for each id its regions (R, D) and boxes (R, 4), x1, y1, x2, y2 in 0…1.
 
     Raises:
-        DataError: an image has more or fewer regions than the first, or another number of features or boxes.
+        DataError: an image has more or fewer regions than the first, another number of features or boxes, or a number
+            that float16 cannot hold.
         ValueError: there are more or fewer items than ids.
 
     Examples:
@@ -130,7 +131,10 @@ def write_regions(
         shapes, expected = (vectors.shape, corners.shape), (regions.shape[1:], boxes.shape[1:])
         if shapes != expected:  # numpy would broadcast one region to R without a warning
             raise DataError(f"{folder}: image {image_id!r} has regions and boxes {shapes}, expected {expected}")
-        regions[row], boxes[row] = vectors, corners
+        with np.errstate(over="ignore"):
+            regions[row], boxes[row] = vectors, corners
+        if not np.isfinite(regions[row]).all():
+            raise DataError(f"{folder}: image {image_id!r} has a number that is not finite, or beyond ±65504 (float16)")
     for array in (regions, boxes):
         if array is not None:
             array.flush()

@@ -222,7 +222,9 @@ csv.field_size_limit(2**30)  # letters of a cell; of longer ones than 131,072 it
 
 
 def _parsed(path: Path, text: str, separator: str, line_break: str) -> Iterator[tuple[int, list[str]]]:
-    reader, begins = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True), 1
+    reader, begins = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=separator != "\t"
+    ), 1  # fmt: skip
     try:
         for cells in reader:
             if any(stripped := _stripped(cells, line_break)):

@@ -40,7 +40,7 @@ _INSIDE_WORDS = {
     "uz": re.compile(r"(?<=[og]) ?' ?(?=\w)"),
 }
 """Language → an apostrophe inside a word, where a sentence may hold quotations too; Moses knows those of en, fr, it."""
-_AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\x7f]) | (?=[^\x00-\x7f])")
+_AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\u024f]) | (?=[^\x00-\u024f])")
 _LETTER = rf"\S[{_MARKS}{_JOINERS}]*"
 _PIECES = re.compile(rf"[a-z0-9]+|{_LETTER}")
 
@@ -149,8 +149,8 @@ def joined(text: str) -> str:
     """A sentence without the spaces between letters that are not Latin, as `spaced` writes them.
 
     Examples:
-        >>> joined("t シ ャ ツ の 男"), joined("two dogs")
-        ('tシャツの男', 'two dogs')
+        >>> joined("t シ ャ ツ の 男"), joined("un café au lait")
+        ('tシャツの男', 'un café au lait')
     """
     return _AROUND_IDEOGRAPHS.sub("", text)
 

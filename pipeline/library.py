@@ -98,7 +98,7 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
 
     Raises:
         DataError: there is no such folder, or no picture in it.
-        RecipeError: the gallery cannot be written.
+        RecipeError: the model has no single vectors or reads no pictures, or the gallery cannot be written.
 
     Examples:
         >>> gallery = index_pictures("holiday", load_model("model"), "holiday-gallery")  # doctest: +SKIP

@@ -10,7 +10,7 @@ def drawn_split(images: Collection[str], count: int, seed: int, copies: Mapping[
 
     Args:
         images: ids that may be drawn.
-        count: for validation, and as many for the test; one or two more where copies are drawn together.
+        count: for validation, and as many for the test; more where copies are drawn together.
         seed: another one draws others.
         copies: image → the one whose picture is the same, byte for byte; both are in one split.
 

@@ -130,6 +130,11 @@ class PrecomputedRegions(RegionStore):
         self.regions = cast(NDArray[np.floating], rows)
         self.boxes = np.broadcast_to(np.array([0, 0, 1, 1], dtype=np.float32), (*rows.shape[:2], 4))
 
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+        """Regions (B, R, D) by row number, all zero for −1."""
+        blank = np.zeros(self.regions.shape[1:], np.float16)
+        return np.stack([blank if row < 0 else self.regions[row] for row in rows]) if len(rows) else blank[None][:0]
+
     def file(self, name: str) -> Path:
         """Where something was found: the folder, for the three files of a store are not there."""
         return self.folder

@@ -163,7 +163,7 @@ def _chosen(
     if len(candidates) > 1:
         names = ", ".join(str(file.relative_to(folder)) for file, _ in candidates)
         raise DataError(
-            f"{folder}: several files have captions: {names}; choose one by --captions FILE, or leave one there; "
+            f"{folder}: several files have captions: {names}; choose one by --captions FILE (init), or leave one; "
             "tables a language are named captions.en.tsv, captions.de.tsv"
         )
     if candidates:
@@ -173,8 +173,9 @@ def _chosen(
     if len(apart := [] if captions else _texts_apart(folder, pictures, languages)) == 1:
         return apart[0]
     if apart:
-        raise DataError(f"{folder}: several folders have texts named as the pictures: "
-                        f"{', '.join(place.name for place, _ in apart)}; choose one by --captions FOLDER")  # fmt: skip
+        names = ", ".join(place.name for place, _ in apart)
+        raise DataError(f"{folder}: several folders have texts named as the pictures: {names}; choose one by "
+                        "--captions FOLDER (init)")  # fmt: skip
     if broken:
         raise broken[0]
     to_make = _TO_MAKE.format(next(iter(pictures)))

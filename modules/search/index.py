@@ -64,7 +64,7 @@ class VectorIndex:
         vectors = torch.as_tensor(vectors)  # NumPy's too
         if vectors.ndim != 2:
             raise ModelError(f"vectors to index have shape {tuple(vectors.shape)}, expected (N, H)")
-        wrong = (~torch.cat([part.isfinite().all(dim=1) for part in vectors.split(BLOCK)])).nonzero()
+        wrong = (~torch.cat([part.float().isfinite().all(dim=1) for part in vectors.split(BLOCK)])).nonzero()
         if len(wrong):
             raise ModelError(f"vector {int(wrong[0])} to index is not finite; expected finite values only")
         if kind not in get_args(Kind):

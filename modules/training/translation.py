@@ -23,8 +23,9 @@ class Translation(TrainedModule):
 
     Args:
         network: arguments of `build_translator`, plain values.
-        learning_rate: of Adam, reached after `warmup` steps; cosine decay to a twentieth of it at `steps`.
-        warmup: steps of linear warm-up.
+        learning_rate: Adam's, times a linear warm-up over `warmup` steps and a cosine that falls to a twentieth at
+            `steps`.
+        warmup: see `learning_rate`.
         steps: total number of training steps.
         label_smoothing: share of probability spread over the vocabulary.
         begin: id of the begin-of-sentence token.

@@ -13,8 +13,8 @@ _RECIPES = {
     "multi30k": "`bildwort recipes` lists those of Multi30K; most need region features too (.docs/pages/data.md)",
     "flickr8k": "corpus: {name: karpathy, captions: dataset_flickr8k.json, pictures: flickr8k_pictures, "
                 "label: Flickr8K}",
-    "coco": "`bildwort recipes` lists those of MS-COCO; --corpus.pictures=coco_pictures, or region features "
-            "(.docs/pages/data.md)",
+    "coco": "`bildwort recipes` lists those of MS-COCO; --corpus.regions=null --corpus.pictures=coco_pictures, or "
+            "region features (.docs/pages/data.md)",
 }  # fmt: skip
 
 

@@ -121,11 +121,25 @@ class Gallery:
         for spelled in (name, composed(name)):
             if (place := pc.index(names, spelled).as_py()) >= 0:
                 return int(place)
-        for find, part in ((pc.starts_with, f"{composed(name)}."), (pc.ends_with, f"/{composed(name)}")):
-            alike = pc.indices_nonzero(find(names, part)).to_pylist()
-            if len(alike) == 1:
-                return int(alike[0])
-        return None
+        alike = self._called_so(name)
+        return alike[0] if len(alike) == 1 else None
+
+    def _called_so(self, name: str) -> list[int]:
+        """The places of pictures that are called so but for the ending of the name; else but for the folders."""
+        names, wanted = self._rows["name"], composed(name)
+        begins = pc.indices_nonzero(pc.starts_with(names, f"{wanted}.")).to_pylist()
+        if alike := [place for place in begins if "/" not in str(names[place])[len(wanted) :]]:
+            return alike
+        return list(pc.indices_nonzero(pc.ends_with(names, f"/{wanted}")).to_pylist())
+
+    def shared_name(self, name: str) -> list[str]:
+        """The names of several pictures, where a name without its ending, or without its folders, is that of all."""
+        alike = self._called_so(name)
+        return (
+            [str(self._rows["name"][place]) for place in alike]
+            if len(alike) > 1 and self.place_of(name) is None
+            else []
+        )
 
     def search(
         self, query: str, top: int = 10, language: str | None = None, reranker: ExportedModel | None = None,
@@ -134,12 +148,13 @@ class Gallery:
         """Find the pictures nearest to a sentence.
 
         Args:
-            query: the sentence; cut at 100 tokens.
+            query: the sentence; cut at 100 tokens, or where the model's text network ends.
             top: pictures wanted.
             language: of the query; None: detected.
             reranker: a model of sets (SCAN) that puts the first ones in its own order and gives their scores; None:
                 the one that was exported with the gallery's model, if it knows the language.
-            first: how many it orders, at least `top`; None: as many as it was tested with. 0: nothing is reranked.
+            first: how many it orders, at least `top`; None: as many as the gallery's own was tested with, else 100. 0:
+                nothing is reranked.
 
         Raises:
             RecipeError: the query is empty, or in a language that the model does not know.
@@ -187,7 +202,7 @@ class Gallery:
         Args:
             picture: a file, or an image.
             top: captions of each language.
-            first: how many a reranker orders, as for `search`.
+            first: how many a reranker orders, as for `search`; at most 100 a language.
 
         Raises:
             DataError: the picture cannot be read.

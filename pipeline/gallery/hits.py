@@ -104,7 +104,8 @@ class Found(list[Hit]):
 
 
 class Described(dict[str, list[Hit]]):
-    """Captions in the gallery that are similar to what a picture shows, best first, by language; not its own.
+    """Captions in the gallery that are similar to what a picture shows, best first, by language; of a picture of the
+    gallery itself, not its own.
 
     Attributes:
         fit: how near the picture is to those of the gallery, as they are to each other; None for one of them, or if

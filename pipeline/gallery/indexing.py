@@ -237,7 +237,7 @@ def _require_ours(folder: Path) -> None:
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
     foreign = {name for name in names - _OURS if not (name.startswith(f"{POINTER}.") and name.endswith(".tmp"))}
-    if foreign or (names and _LOCK not in names):
+    if foreign or (names and not names & {_LOCK, POINTER}):
         raise RecipeError(f"{folder}: is there already and holds something else; choose another folder")
 
 

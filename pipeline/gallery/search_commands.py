@@ -18,6 +18,7 @@ from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail
 
 _SIZE = 220  # pixels of a picture on a contact sheet
+_SHOWN = 3
 
 
 def search(
@@ -47,6 +48,8 @@ def search(
     requests = [Query(query, language, top)] if query is not None else []
     if queries is not None:
         requests = list(_queries(queries, language, top))
+        if not requests:
+            raise RecipeError(f"search: {queries} has no query; expected one a line")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     second = None if rerank is None else ExportedModel.from_pretrained(rerank)
     answers = []
@@ -88,10 +91,10 @@ def describe(
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
     known = opened.place_of(picture) is not None
     if not known and not Path(picture).exists():
-        named = recipe.file or recipe.name
-        whole = command("index", named, "--pictures", "FOLDER", target=["index", f"RECIPE={named}", "PICTURES=FOLDER"])
-        raise RecipeError(f"describe: {picture}: no such file, and no picture of {opened.folder}; give another one, or "
-                          f"add pictures without captions by `{whole}`")  # fmt: skip
+        if alike := opened.shared_name(picture):
+            raise RecipeError(f"describe: {len(alike)} pictures of {opened.folder} are called {picture}: "
+                              f"{', '.join(alike[:_SHOWN])}; give the whole name of one")  # fmt: skip
+        raise RecipeError(f"describe: {picture}: no such file, and no picture of {opened.folder}; give another one")
     first = 0 if plain else None
     captions = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
     if not captions:
@@ -149,4 +152,4 @@ def _print_hits(hits: Sequence[Hit], heading: str) -> None:
     for rank, hit in enumerate(hits, 1):
         print(f"{rank:4d}  {hit.score:6.3f}  {printable(str(hit.path or hit.name))}")
     if not hits:
-        print("nothing: the gallery is empty", file=sys.stderr)
+        print("nothing was found", file=sys.stderr)

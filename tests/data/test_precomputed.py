@@ -250,3 +250,13 @@ def test_whatever_stands_in_a_file_is_read_or_refused_in_one_line(
         told = str(error)
     assert told == "" or told.startswith(str(root))
     assert "\n" not in told
+
+
+def test_several_rows_are_taken_at_once(root: Path) -> None:
+    store = load(root, test="testall").regions
+    rows = np.array([4, -1, 0])
+    taken = store.take(rows)
+    assert (taken.shape, taken.dtype) == ((3, *store.regions.shape[1:]), np.float16)
+    assert (taken[0] == store.regions[4]).all()
+    assert not taken[1].any()
+    assert store.take(rows[:0]).shape == (0, *store.regions.shape[1:])

@@ -218,3 +218,10 @@ def test_space_is_taken_before_the_first_row_so_that_a_full_disk_is_an_error_and
         write_regions(tmp_path, IDS, [(np.ones((R, D)), np.ones((R, 4)))] * 3)
     assert taken[0] > 3 * R * D * 2
     assert not np.load(tmp_path / "regions.npy").any()
+
+
+def test_a_number_that_float16_cannot_hold_is_not_written(tmp_path: Path) -> None:
+    boxes = np.tile([0.0, 0.0, 1.0, 1.0], (2, 1))
+    for number in (7e4, np.nan):
+        with pytest.raises(DataError, match=r"image 'b' has a number that is not finite, or beyond ±65504"):
+            write_regions(tmp_path / "store", ["a", "b"], [(np.ones((2, 3)), boxes), (np.full((2, 3), number), boxes)])

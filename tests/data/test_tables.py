@@ -252,3 +252,10 @@ def test_lines_in_a_cell_are_captions_of_its_picture(ends: str, separator: str, 
     ]  # fmt: skip
     assert corpus.place(corpus.captions[1], "en") == f"{tmp_path}/{name}:2"
     assert corpus.empty == []
+
+
+def test_a_space_behind_a_comma_is_none_of_the_caption(tmp_path: Path) -> None:
+    write_folder(tmp_path, size=2)
+    (tmp_path / "captions.csv").write_text('image, caption\n0.png, "A dog, big"\n1.png,  a bird\n')
+    corpus = read(FolderSettings(captions="captions.csv", languages=["en"]), tmp_path, tmp_path)
+    assert [one.text for one in corpus.captions] == ["A dog, big", "a bird"]

@@ -264,7 +264,9 @@ def test_a_text_beside_each_picture_and_texts_in_a_folder_of_their_own(tmp_path:
         assert captions_of(tmp_path / work)["captions"] == 2 * COUNT
     shutil.copytree(texts, tmp_path / "mine" / "texte")
     line = refused(tmp_path / "both", capsys, str(tmp_path / "mine"), *OPTIONS)
-    assert "several folders have texts named as the pictures: texte, texts; choose one by --captions FOLDER" in line
+    assert (
+        "several folders have texts named as the pictures: texte, texts; choose one by --captions FOLDER (init)" in line
+    )
 
 
 def test_texts_that_are_no_captions(tmp_path: Path, capsys) -> None:
