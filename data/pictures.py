@@ -141,7 +141,8 @@ class PictureNames:
     def advice_on(self, cell: str) -> str:
         """Why `name_of` finds no picture for a cell, and what to do about it: the end of an error."""
         name = composed(cell)
-        if why := self._left.get(name):
+        whys = (self._left.get(one) for one in (name, *names_in(cell, self._folder)))
+        if why := next(filter(None, whys), None):
             return f" ({why}); {_remedy(why)}, or leave the line out"
         if several := self._candidates(cell):
             return f"; it may be {' or '.join(sorted(several))}: name it with its ending"

@@ -267,7 +267,7 @@ class _Reading:
         if not language and LANGUAGE not in columns and CAPTION in columns:
             self._require_languages(path)
         quoted = "" if table.separator == "\t" else "; write a text with commas in quotation marks"
-        expected = f"{table.form(self._expected)}{quoted}"
+        expected = f"{table.form(self._expected if rows is table.rows else ' TAB '.join(columns))}{quoted}"
         for number, cells in rows:
             with self.bad.gather(f"{path}:{number}"):
                 for line in self._row(path, number, cells, columns, expected):

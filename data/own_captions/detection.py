@@ -150,9 +150,9 @@ def _chosen(
         try:
             if captions is None and not is_inside(file, folder):
                 raise _PassedOverError("a link out of the folder")
-            if file.name.endswith(_UNREAD):
+            if file.name.casefold().endswith(_UNREAD):
                 raise _PassedOverError("its form is not read; save it as a CSV or TSV in UTF-8")
-            is_json = file.name.removesuffix(".gz").endswith(_JSON)
+            is_json = file.name.casefold().removesuffix(".gz").endswith(_JSON)
             candidates.append((file, _tree(file, languages) if is_json else _table(file, known, languages)))
         except _PassedOverError as reason:
             passed.append(f"{file.relative_to(folder) if file.is_relative_to(folder) else file}: {reason}")
@@ -205,7 +205,7 @@ def _may_be(path: Path, folder: Path) -> bool:
     return (
         not below
         and not path.name.startswith(".")
-        and path.name.removesuffix(".gz").endswith(_TABLES + _JSON + _UNREAD)
+        and path.name.casefold().removesuffix(".gz").endswith(_TABLES + _JSON + _UNREAD)
         and path.is_file()
     )
 

@@ -239,6 +239,8 @@ class Gallery:
         question.
         """
         require_tops("describe", tops, "captions")
+        if not len(regions):
+            return []
         vectors = self.exported.encode_regions(regions).single()
         captions_of: list[dict[str, list[Hit]]] = [{} for _ in tops]
         for language, (texts, index) in self._captions.items():

@@ -166,6 +166,9 @@ def _check(found: FoundCaptions, corpus: Corpus) -> None:
         raise RecipeError(f"{where}: {counted(len(images), 'pictures')} with captions; expected {_LEAST} or more")
     for split, what in zip(SPLITS, ("training", "validation", "the test"), strict=True):
         if split not in images.values():
+            if found.drawn:
+                raise RecipeError(f"{where}: of so few different pictures none is drawn for {what}; add pictures, or "
+                                  "give each a split")  # fmt: skip
             raise RecipeError(
                 f"{where}: no picture is for {what}; give some the split {split}, or leave all splits out"
             )
