@@ -44,6 +44,18 @@ def installed() -> bool:
     return find_spec("fasttext") is not None
 
 
+def require_fasttext(dim: int) -> None:
+    """Refuse vectors of a size that fastText does not train, and any where it is not installed.
+
+    Raises:
+        DataError: `dim` is not divisible by 10, or fastText is not installed.
+    """
+    if dim % 10:
+        raise DataError(f"word_dim is {dim}; fastText needs a multiple of 10 (it leaves the rest uninitialised)")
+    if not installed():
+        raise DataError(f"vse.words is fasttext, which is not installed: run {INSTALL}, or leave vse.words out")
+
+
 def train_vectors(
     sentences: Sequence[str], languages: Sequence[str], words: Sequence[str], dim: int, path: Path
 ) -> None:
@@ -59,10 +71,7 @@ def train_vectors(
     Raises:
         DataError: `dim` does not fit, or fastText is not installed or failed.
     """
-    if dim % 10:
-        raise DataError(f"word_dim is {dim}; fastText needs a multiple of 10 (it leaves the rest uninitialised)")
-    if not installed():
-        raise DataError(f"vse.words is fasttext, which is not installed: run {INSTALL}, or leave vse.words out")
+    require_fasttext(dim)
     named = tuple(f"{language}:" for language in set(languages))  # words of one language are named `de:wort`
     plain = [word.partition(":")[2] or word if word.startswith(named) else word for word in words]
     with tempfile.TemporaryDirectory() as folder:

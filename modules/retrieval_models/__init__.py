@@ -27,7 +27,7 @@ def model_class(name: str) -> type[RetrievalModel]:
     _register_all()
     if name not in MODELS:
         near = difflib.get_close_matches(name, MODELS, 3, cutoff=0.4) or sorted(MODELS)
-        raise ModelError(f"vse.model {name!r}: no such retrieval model; nearest are {', '.join(near)}")
+        raise ModelError(f"{name!r}: no such retrieval model; nearest are {', '.join(near)}")
     return MODELS[name]
 
 

@@ -33,9 +33,9 @@ _LOG = logging.getLogger(__name__)
 _WATCHED = "watched"  # what the watch for a collapse sees of a step
 _COLLAPSED = (
     "%s has collapsed: over epoch %d of %d its ranking loss stayed at %.4g, the value for equal scores of all pairs; "
-    "what usually helps: more vse.warmup_epochs, a lower vse.learning_rate, a larger vse.margin or vse.batch_size, or "
-    "vse.loss=infonce"
+    "what usually helps: a lower vse.learning_rate, a larger vse.batch_size%s"
 )
+_OF_HINGES = ", more vse.warmup_epochs, a larger vse.margin, or vse.loss=infonce"
 
 
 class Retrieval(RankedModule):
@@ -296,7 +296,9 @@ class Retrieval(RankedModule):
         if (value := self.collapse.stays_at()) is not None and not self._warned:
             self._warned = True
             if self.trainer.is_global_zero:
-                _LOG.warning(_COLLAPSED, self.hparams["model"], self.current_epoch + 1, self.trainer.max_epochs, value)
+                more = "" if self.loss.kind in CONTRASTIVE else _OF_HINGES
+                place = self.current_epoch + 1, self.trainer.max_epochs
+                _LOG.warning(_COLLAPSED, self.hparams["model"], *place, value, more)
 
     def configure_optimizers(self) -> Any:
         """Return Adam with a warm-up and a decay of the learning rate; pretrained parts have rates of their own."""

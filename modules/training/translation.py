@@ -77,7 +77,7 @@ class Translation(TrainedModule):
         if not loss.isfinite():  # before a checkpoint is saved
             raise ModelError(
                 f"training diverged: validation loss is {float(loss)} at step {self.global_step}; run it again with a "
-                "lower learning_rate or a longer warmup"
+                "lower learning_rate or a longer warmup (mmt.pretrain or mmt.finetune)"
             )
         self.log("val/loss", loss / words, batch_size=int(words), on_epoch=True, sync_dist=True)
         settings = BeamSettings(beam_size=self.hparams["beam_size"])

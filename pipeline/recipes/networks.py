@@ -29,8 +29,7 @@ def check_networks(recipe: Recipe, where: str) -> None:
     """Refuse models, losses, networks and searches that do not exist or do not take such settings, in tables too.
 
     Raises:
-        ModelError: there is no such retrieval model.
-        RecipeError: there is no such loss, network or search, or it does not take a setting.
+        RecipeError: there is no such model, loss, network or search, or it does not take a setting.
     """
     sections = {"vse": recipe.vse, **trainings_beside(recipe)} | {
         f"tables.{title}.systems.{name}": system.vse
@@ -39,7 +38,7 @@ def check_networks(recipe: Recipe, where: str) -> None:
     }
     for section, whole in sections.items():
         for key, vse in ({section: whole} | trainings_of(whole, section)).items():
-            with located(": ".join(filter(None, (where, key if key != "vse" else "")))):
+            with located(": ".join(filter(None, (where, key if key != "vse" else "")))), as_recipe_error():
                 _check_retrieval_models(vse)
                 _check_loss(vse)
                 if section == "augment.captioner":
@@ -161,6 +160,11 @@ def _check_loss(vse: VseSettings) -> None:
         raise RecipeError(f"vse.loss is {vse.loss!r}; expected one of {', '.join(loss_names())}")
     if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
         raise RecipeError("vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
+    score = model_class(vse.model).score_with(**vse.options)
+    if vse.distance != "cosine" and not vse.fuse and score != "inner product":
+        raise RecipeError(
+            f"vse.distance is {vse.distance}, of unit vectors, but the score of {vse.model} is of {score}"
+        )
 
 
 def _check_translator(mmt: MmtSettings) -> None:

@@ -74,7 +74,7 @@ def beside_settings(settings: VseSettings, overlay: Mapping[str, Any]) -> VseSet
     own = {"seeds": settings.seeds[:1], **ALONE, **overlay, "only": [overlay["row"]]}
     of_row = settings.of_row(own.pop("row"))
     if own.get("model", of_row.model) != of_row.model:
-        of_row = of_row.changed({"model": own["model"]})
+        of_row = of_row.changed({"model": own["model"], "cached_chunk": 0})
     return replace(of_row, **own)
 
 

@@ -11,6 +11,7 @@ from datasets import Dataset as Table
 from data.captions import HUMAN
 from data.mixing import CaptionsOfImages
 from data.slots import parse_group
+from data.vectors import require_fasttext
 from modules.pretrained.adapters import require_peft
 from modules.translators.beam import BeamSettings
 from pipeline.engine.console import debug
@@ -74,6 +75,8 @@ def require_parts(recipe: Recipe) -> None:
     trainings = [each for key, section in sections.items() for each in trainings_of(section, key).values()]
     for settings in trainings:
         require_segmenters(settings)
+        if settings.words == "fasttext":
+            require_fasttext(settings.word_dim)
         for setting in ("pretrained", "image_encoder"):
             if (network := getattr(settings, setting)) is not None:
                 require_network(network, f"vse.{setting}")
