@@ -80,8 +80,8 @@ def language_called(name: str) -> str | None:
         name: in letters of any case.
 
     Returns:
-        the code of a corpus, of two letters where there is one; any three letters are taken for a code. None: it is no
-        language's.
+        the code of a corpus, of two letters where there is one; any two or three letters are taken for a code. None:
+        it is no language's.
 
     Examples:
         >>> [language_called(name) for name in ("de", "EN", "en-US", "deu_Latn", "German", "gsw", "a dog", "jp")]
@@ -92,7 +92,7 @@ def language_called(name: str) -> str | None:
     written = _IN_BRACKETS.sub("", name.casefold())
     code = re.split("[-_]", written)[0]
     known = CALLED.get(written) or CALLED.get(code)
-    return known or (code if code in ISO_639_1 or (len(code) == 3 and code.isascii() and code.isalpha()) else None)
+    return known or (code if code.isascii() and code.isalpha() and len(code) in (2, 3) else None)
 
 
 def require_language(name: str, option: str) -> str:

@@ -32,7 +32,9 @@ def variants_of(graph: Graph) -> dict[str, str]:
     """
     rows = [] if graph.reranker is None else [graph.reranker]
     with suppress(RecipeError):
-        rows += graph.with_vse(graph.recipe.below_tables or graph.recipe.vse).rows
+        vse, below = graph.recipe.vse, graph.recipe.below_tables or graph.recipe.vse
+        known = replace(below, rows=vse.rows | below.rows, only=below.only or list(below.rows))
+        rows += graph.with_vse(known).rows
     own = {job.key for row in rows for job in topological_order(row.jobs, "vse")}
     variants: dict[str, str] = {}
     taken: dict[tuple[str, str], str] = {}

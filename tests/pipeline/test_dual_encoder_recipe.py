@@ -248,7 +248,7 @@ IS_DUAL, IN_MORE = r"vse\.model is dual-encoder", r"vse\.row_settings\.more"
     ((*DUAL, "--vse.drop_words=0.1"), rf"{IS_DUAL}, which reads whole pictures and captions .*vse\.drop_words out"),
     ((*DUAL, "--vse.row_settings={more: {pretrained_vectors: sentences}}"), rf"{IN_MORE}: {IS_DUAL}, which reads"),
     ((*DUAL, "--vse.image_encoder=x"), rf"{IS_DUAL}, which has images of its own .*leave vse\.image_encoder out"),
-    (("--vse.model=student",), r"vse\.model is student, but vse\.teacher names no model .*; set vse\.teacher\.row"),
+    (("--vse.model=student",), r"vse\.model is student, but vse\.teacher names no model .*; write both for a"),
     (("--vse.row_settings={more: {teacher: {row: human}}}",),
      rf"{IN_MORE}: vse\.model is san, which reads images itself, so it learns from no vse\.teacher; take `student`"),
     ((*DUAL, "--vse.row_settings={more: {options: {image: full}, teacher: {row: human}}}"),
@@ -289,7 +289,7 @@ def test_settings_that_do_not_fit_are_one_line(tiny: Tiny, network: Path, more: 
 @pytest.mark.parametrize(("rows", "settings", "says"), [
     ("s: [en/human], t: [en/human]", "s: {model: student, teacher: {row: t}}, t: {model: scan-t2i-avg}",
      r"vse\.teacher is scan-t2i-avg, whose score is of sets, not an inner product of single vectors; take another"),
-    ("s: ['de/text:mt:en-de']", "{}", r"vse\.rows\.s has 'text:mt:en-de', but no vse\.teacher whose vectors it would"),
+    ("s: ['de/text:mt:en-de']", "{}", r"vse\.rows\.s has 'text:mt:en-de', but no teacher whose vectors it would"),
     ("s: ['de/text:mt:de-en'], t: [en/human]", "s: {model: student, teacher: {row: t}}",
      r"vse\.rows\.s trains on 'mt:de-en', which augment\.paths lacks \("),
 ])  # fmt: skip
