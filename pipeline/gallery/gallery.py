@@ -135,11 +135,7 @@ class Gallery:
     def shared_name(self, name: str) -> list[str]:
         """The names of several pictures, where a name without its ending, or without its folders, is that of all."""
         alike = self._called_so(name)
-        return (
-            [str(self._rows["name"][place]) for place in alike]
-            if len(alike) > 1 and self.place_of(name) is None
-            else []
-        )
+        return [str(self._rows["name"][place]) for place in alike] if len(alike) > 1 else []
 
     def search(
         self, query: str, top: int = 10, language: str | None = None, reranker: ExportedModel | None = None,

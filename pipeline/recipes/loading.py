@@ -103,7 +103,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
 
 def variant_of(overrides: Iterable[str], of_tables: bool = False) -> str:
     """The overrides by which a recipe's figures, or those of its tables, are others; the last one of a key counts."""
-    last = {key: text for key, _, text in (override.removeprefix("--").partition("=") for override in overrides)}
+    last = {_key(override): override.partition("=")[2] for override in overrides}
     changing = {
         key: text for key, text in last.items()
         if key not in _NEUTRAL and not key.startswith("report.")
@@ -181,10 +181,11 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
         tables = mapping_of(raw, "tables")
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
-    with suppress(RecipeError):  # where there is none, all figures of tables are called by their systems
-        settings = typed(VseSettings, below, "vse")
-        check_trainings(recipe, settings, below, "vse")
-        recipe.below_tables = settings
+    if below != values_of["vse"]:
+        with suppress(RecipeError):  # a row that has no meaning without the overrides has no figures either
+            settings = typed(VseSettings, below, "vse")
+            check_trainings(recipe, settings, below, "vse")
+            recipe.below_tables = settings
     for title, table in tables.items():
         try:
             recipe.tables[str(title)] = read_table(recipe, table, below, f"tables.{title}")

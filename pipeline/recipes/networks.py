@@ -66,10 +66,8 @@ def require_loggers(names: Collection[str]) -> None:
 
 def _check_retrieval_models(vse: VseSettings) -> None:
     """Refuse models that do not exist, options that none of them takes, and first models that cannot be indexed."""
-    models = list(dict.fromkeys(model for model, _ in vse.fused_models)) or [
-        vse.model,
-        *([vse.first] if vse.first else []),
-    ]
+    fused = list(dict.fromkeys(model for model, _ in vse.fused_models))
+    models = fused or [vse.model, *([vse.first] if vse.first else [])]
     known = set[str]().union(*(option_names(model_class(name)) for name in models))
     refuse_unknown(vse.options, known, "vse.options.")
     for name in models:

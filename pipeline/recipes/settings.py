@@ -159,7 +159,7 @@ class Recipe:
     not_of_tables: list[str] = field(default_factory=list, compare=False)
     """Keys of overrides that do not, `vse.loss`."""
     below_tables: VseSettings | None = field(default=None, compare=False)
-    """What the systems of its tables are laid over: `vse` without the overrides that do not reach them."""
+    """What the systems of its tables are laid over, `vse` without the overrides that do not reach them; None: `vse`."""
     file: str = field(default="", compare=False)
     """Where it lies; empty: in the package."""
 
