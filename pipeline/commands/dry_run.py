@@ -82,7 +82,7 @@ def show_plan(jobs: Sequence[Job], workspace: Workspace, forced: Collection[str]
     if any(not cost.alike for cost in costs.values()):
         info("~: by jobs of this kind and model with other settings or data, scaled by steps and captions where known")
     for stage, names in _lacking(plan, workspace).items():
-        info(f"first run `{stage_command(stage)}`, with the same recipe and settings: it makes {', '.join(names)}")
+        info(f"first run {stage_command(stage)}: it makes {', '.join(names)}")
     info("nothing was run or written")
 
 

@@ -51,7 +51,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         damaged = RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again")
         raise of_machine(error, path) or damaged from None
     if manifest.get("format") != FORMAT:
-        again = f"`{stage_command(manifest['stage'], '--force')}`" if "stage" in manifest else "its stage with --force"
+        again = stage_command(manifest["stage"], "--force") if "stage" in manifest else "its stage with --force"
         raise RecipeError(f"{path}: format {manifest.get('format')}, this code reads {FORMAT}; run {again}")
     if manifest.pop(_DIGEST, None) != _digest(manifest):
         raise RecipeError(f"{path}: damaged, its digest is another; delete the folder and run again")

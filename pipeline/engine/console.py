@@ -107,8 +107,10 @@ def command(*words: str, target: Sequence[str] = ()) -> str:
 
 
 def stage_command(stage: str, *words: str) -> str:
-    """The command of a stage, with words of its own, as `command` gives it: `bildwort vse`, or `make stage-vse`."""
-    return command(stage, *words, target=[f"stage-{stage}", *([f"ARGS={' '.join(words)}"] if words else [])])
+    """Words for a sentence: the command of a stage (`bildwort vse`, or `make stage-vse`), and with what to call it."""
+    words_of_make = [f"ARGS={' '.join(words)}"] if words else []
+    run = command(stage, *words, target=[f"stage-{stage}", *words_of_make])
+    return f"`{run}` with the same recipe and settings"
 
 
 def unsaid() -> list[Message]:

@@ -105,10 +105,7 @@ class Workspace:
             RecipeError: it has not; the message says which command does it.
         """
         if not self.done(job):
-            raise RecipeError(
-                f"{job.name}: not done yet (no {self.folder(job)}); run `{stage_command(job.stage)}` with the same "
-                "recipe and settings"
-            )
+            raise RecipeError(f"{job.name}: not done yet (no {self.folder(job)}); run {stage_command(job.stage)}")
         self.manifest(job)  # refuses another format
         return self.folder(job)
 

@@ -293,7 +293,7 @@ def chosen_row(graph: Graph) -> Row:
     if not done:
         raise RecipeError(
             f"export: {rows[0].job.name} has not been trained with these data and settings, nor another of vse.only "
-            f"and vse.seeds; run `{stage_command('vse')}` with the same recipe and settings"
+            f"and vse.seeds; run {stage_command('vse')}"
         )
 
     def merit(row: Row) -> tuple[int, float]:

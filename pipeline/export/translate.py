@@ -223,7 +223,7 @@ def _pictures(
     store = sight.store(list(dict.fromkeys(filter(None, asked))))
     if looks and looks[0] != store.dim:
         raise RecipeError(f"translate: {system} reads regions of {looks[0]} numbers, the pictures have {store.dim}; "
-                          f"run `{stage_command('mmt')}` with this recipe")  # fmt: skip
+                          f"run {stage_command('mmt')}")  # fmt: skip
     for number, (name, reads) in enumerate(zip(names, readable, strict=True), 1):
         if reads and name not in store and not sight.text_only:
             raise RecipeError(f"{path}:{number}: image {name!r} {sight.missing}")

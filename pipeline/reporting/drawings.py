@@ -82,7 +82,7 @@ def draw(graph: Graph, runner: Runner, force: bool = False) -> None:
         info(f"  {workspace.folder(job)}")
     if left := len(drawing_jobs(graph)) - len(trained):
         again = command("draw", target=["draw"])
-        info(f"{left} not drawn: train them with `{stage_command('vse')}`, then run `{again}` again")
+        info(f"{left} not drawn: run {stage_command('vse')}, then again `{again}`")
 
 
 def trained_drawings(graph: Graph) -> list[Job]:
@@ -93,8 +93,7 @@ def trained_drawings(graph: Graph) -> list[Job]:
     """
     trained = [job for job in drawing_jobs(graph) if graph.workspace.done(job.inputs["model"])]
     if not trained:
-        raise RecipeError(f"no retrieval model of these settings has been trained; run `{stage_command('vse')}` with "
-                          "the same recipe and settings")  # fmt: skip
+        raise RecipeError(f"no retrieval model of these settings has been trained; run {stage_command('vse')}")
     return trained
 
 

@@ -144,7 +144,7 @@ def _not_chosen(found: Mapping[tuple[str, str], Mapping[str, Result]], language:
 
 def _untrained(rows: Sequence[str]) -> list[str]:
     """What is said of rows of the table that have no figures."""
-    return [f"Not trained and tested: {_and(rows)}; `{stage_command('vse')}` does it."] if rows else []
+    return [f"Not trained and tested: {_and(rows)}; run {stage_command('vse')}."] if rows else []
 
 
 def _best(

@@ -38,7 +38,7 @@ def sts(graph: Graph, runner: Runner, force: bool = False) -> None:
         sheet.show()
     if untrained := sum(row.job is not None and not row.optional and not can_run(row, workspace) for row in rows):
         again = command("sts", target=["sts"])
-        info(f"{untrained} not run: train them with `{stage_command('vse')}`, then run `{again}` again")
+        info(f"{untrained} not run: run {stage_command('vse')}, then again `{again}`")
 
 
 def sts_variants(rows: Sequence[StsRow]) -> dict[str, str]:
@@ -68,8 +68,7 @@ def sts_jobs(graph: Graph) -> list[Job]:
     jobs = [row.job for row in sts_rows(graph) if row.job is not None and can_run(row, workspace)]
     if not any("model" in job.inputs for job in jobs):
         raise RecipeError("no retrieval model of these settings that reads "
-                          f"{recipe.sts.language!r} has been trained; run `{stage_command('vse')}` with the same "
-                          "recipe and settings")  # fmt: skip
+                          f"{recipe.sts.language!r} has been trained; run {stage_command('vse')}")  # fmt: skip
     return jobs
 
 

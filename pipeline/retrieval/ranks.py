@@ -122,7 +122,7 @@ def read_ranks(folder: Path, language: str) -> RetrievalRanks:
         any(array.dtype != np.int64 or array.ndim != 1 or (array < 0).any() for array in arrays)
         or captions.shape != links.shape or (links >= len(images)).any()
     ):  # fmt: skip
-        raise RecipeError(f"{path}: no ranks; delete {folder} and run `{stage_command('vse')}`")
+        raise RecipeError(f"{path}: no ranks; delete {folder} and run {stage_command('vse')}")
     return RetrievalRanks(*(torch.from_numpy(array) for array in arrays))
 
 
@@ -141,7 +141,7 @@ def read_runs(folders: Sequence[Path], languages: Sequence[str]) -> list[dict[st
             ):
                 raise RecipeError(
                     f"{folder}: ranks of {language} are of another test than those of {folders[0]}; delete the first "
-                    f"folder and run `{stage_command('vse')}`"
+                    f"folder and run {stage_command('vse')}"
                 )
     return runs
 

@@ -149,14 +149,14 @@ def _lists(folder: Path, made_of: str, language: str, k: int) -> FirstLists:
         images, captions = (VectorIndex.load(folder / part, made_of, gpu=-1) for part in _parts(language))
         return first_lists(images, captions, read_ranks(folder, language), k)
     except ModelError as error:
-        raise RecipeError(f"{error}: delete {folder} and run `{stage_command('vse')}`") from None
+        raise RecipeError(f"{error}: delete {folder} and run {stage_command('vse')}") from None
 
 
 def _require_ids(folder: Path, part: str, ids: list[str]) -> None:
     """Refuse an index whose rows are not these images or captions, in this order."""
     path = folder / part / _IDS
     if read_json(path) != ids:
-        raise RecipeError(f"{path}: not the {part} of this test; delete {folder} and run `{stage_command('vse')}`")
+        raise RecipeError(f"{path}: not the {part} of this test; delete {folder} and run {stage_command('vse')}")
 
 
 SAMPLE = 32

@@ -77,7 +77,7 @@ def refusing_other_code(folder: Path, stage: str, *options: str) -> Iterator[Non
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise RecipeError(
-            f"{folder / 'network.json'}: not of this code ({error}); run `{stage_command(stage, *options)}`"
+            f"{folder / 'network.json'}: not of this code ({error}); run {stage_command(stage, *options)}"
         ) from None
 
 
@@ -91,7 +91,7 @@ def model_fingerprint(folder: Path) -> str:
     paths = [folder / name for name in MODEL_FILES]
     for path in paths:
         if not path.is_file():
-            raise RecipeError(f"{path}: no such file; delete {folder} and run `{stage_command('vse')}`")
+            raise RecipeError(f"{path}: no such file; delete {folder} and run {stage_command('vse')}")
     return fingerprint(paths)
 
 

@@ -196,7 +196,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str], Reranking]:
         if not isinstance(members, list) or not all(re.fullmatch(r"[a-z]\w*", member) for member in members):
             raise ValueError("its members are no translators")
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise RecipeError(f"{folder}: no translator here ({error}); run `{stage_command('mmt')}`") from None
+        raise RecipeError(f"{folder}: no translator here ({error}); run {stage_command('mmt')}") from None
     try:
         return network, members, _reranking(network)
     except (ValueError, AttributeError, TypeError, KeyError) as error:

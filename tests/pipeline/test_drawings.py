@@ -207,7 +207,7 @@ def test_the_command_draws_what_was_trained_into_the_report_and_tensorboard(tiny
     said = capsys.readouterr().out
     assert "t-SNE, grounding of 3 images" in said
     assert str(folder.relative_to(made.folder)) in said.replace("\n", "")
-    assert "1 not drawn: train them" in said
+    assert "1 not drawn: run `bildwort vse` with the same recipe and settings, then again `bildwort draw`" in said
     names = {"grounding-1.png", "grounding-2.png", "grounding-3.png", "joint-space.png", "word-vectors.png"}
     assert {path.name for path in folder.glob("*.png")} == names
     (logs,) = (made.folder / "lightning_logs" / "tiny" / "vse-san-human-1").iterdir()

@@ -55,7 +55,7 @@ def test_a_single_row_needs_no_validation(workspace: Workspace) -> None:
 def test_rows_that_are_not_trained_are_named(workspace: Workspace) -> None:
     first, second, *_ = sentences(workspace, {}, "none", "mt-f", untrained="mt-f")
     assert "none (san) is the only row that is trained; " in first
-    assert second == "Not trained and tested: mt-f (san); `bildwort vse` does it."
+    assert second == "Not trained and tested: mt-f (san); run `bildwort vse` with the same recipe and settings."
 
 
 def test_of_rows_that_are_all_trained_none_is_named(workspace: Workspace) -> None:

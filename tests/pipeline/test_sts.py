@@ -138,7 +138,7 @@ def test_what_has_not_been_trained_is_not_run(made: Tiny, tmp_path: Path, capsys
     assert other.main("sts", *options(made)) == 0
     printed = capsys.readouterr().out
     assert any(line.split() == ["san", "mmt-fb", "not", "run"] for line in printed.splitlines())
-    assert "1 not run: train them with `bildwort vse`" in printed
+    assert "1 not run: run `bildwort vse` with the same recipe and settings, then again `bildwort sts`" in printed
 
 
 def test_without_fasttext_its_row_says_how_to_get_it(made: Tiny, tmp_path: Path, monkeypatch, capsys) -> None:
