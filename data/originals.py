@@ -276,7 +276,7 @@ def get(file: Original | Archive, root: Path, page: str) -> Path:
     except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise DataError(f"data: {file.address} cannot be reached ({reason}); without internet, get it elsewhere, put "
-                        f"it into {root}, and call the command again") from None  # fmt: skip
+                        f"it to {target}, and call the command again") from None  # fmt: skip
     finally:
         half.unlink(missing_ok=True)
     return target

@@ -298,7 +298,7 @@ class _Reading:
         if own is None:
             raise DataError(f"{here}: language {row[LANGUAGE]!r}, expected a code like en or de")
         if split is None:
-            raise DataError(f"{here}: split {given!r}, expected {', '.join(SPLITS)}")
+            raise DataError(f"{here}: split {given!r}, expected {', '.join(SPLITS)}; or set corpus.columns")
         of_captions = [(column, cell) for column, cell in zip(columns, cells, strict=False) if holds_captions(column)]
         lines = [
             (column.removeprefix(CAPTION_OF) if column != CAPTION else own, line)

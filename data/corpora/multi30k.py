@@ -176,9 +176,13 @@ def _own_split(folder: Path, known: dict[str, str]) -> dict[str, str]:
 
 
 def _with_regions(settings: Multi30kSettings, root: Path, split_of: dict[str, str]) -> dict[str, str]:
-    """The images that are in the region store."""
+    """The images that are in the region store; DataError if none is."""
     stored = RegionStore(root / str(settings.regions), check_values=False)
-    return {image_id: split for image_id, split in split_of.items() if image_id in stored}
+    found = {image_id: split for image_id, split in split_of.items() if image_id in stored}
+    if not found:
+        raise DataError(f"{stored.folder}: no image of the lists, first {next(iter(split_of))!r}; the first in the "
+                        f"store is {stored.ids[0]!r}")  # fmt: skip
+    return found
 
 
 class _Places:

@@ -8,6 +8,7 @@ from data.errors import DataError
 from data.lines import read_lines
 
 ORIGINALS = "https://github.com/multi30k/dataset"
+_EXPECTED = f"Multi30K's text; it is at {ORIGINALS}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def official_images(text: Path, task: str) -> dict[str, list[str]]:
         DataError: a list is missing or empty, or names an image twice.
     """
     seen: dict[str, str] = {}
-    return {split: read_list(TASKS[task].images(text, split), seen) for split in TASKS[task].lists}
+    return {split: read_list(TASKS[task].images(text, split), seen, _EXPECTED) for split in TASKS[task].lists}
 
 
 def sentences(
@@ -105,7 +106,7 @@ def columns(text: Path, task_of: Mapping[str, str], split: str, count: int) -> d
         layout = TASKS[task]
         for number in layout.numbers:
             path = layout.raw(text, split, language, number)
-            lines = [line.strip() for line in read_lines(path, f"Multi30K's text; it is at {ORIGINALS}")]
+            lines = [line.strip() for line in read_lines(path, _EXPECTED)]
             if len(lines) != count:
                 raise DataError(f"{path}: {len(lines)} lines for {count} images in image_splits/{layout.lists[split]}")
             captions[language, number] = lines
@@ -130,17 +131,18 @@ def require_same_lists(text: Path, first: str, second: str) -> None:
                 raise DataError(f"{paths[0]}:{line}: image {image_id!r}, but {other!r} in {paths[1]}; get both again")
 
 
-def read_list(path: Path, seen: dict[str, str]) -> list[str]:
+def read_list(path: Path, seen: dict[str, str], expected: str = "a list of image file names") -> list[str]:
     """Image names, one a line.
 
     Args:
         path: the list.
         seen: remembers over several lists where each name stands (`file:line`).
+        expected: what it should be, for the error.
 
     Raises:
         DataError: it is missing, has no lines or an empty one, or a name stands twice.
     """
-    names = [line.strip() for line in read_lines(path, "a list of image file names")]
+    names = [line.strip() for line in read_lines(path, expected)]
     for number, name in enumerate(names, 1):
         if not name:
             raise DataError(f"{path}:{number}: empty line, expected an image file name")
@@ -148,5 +150,5 @@ def read_list(path: Path, seen: dict[str, str]) -> list[str]:
             raise DataError(f"{path}:{number}: image {name!r} stands twice, first in {seen[name]}")
         seen[name] = f"{path}:{number}"
     if not names:
-        raise DataError(f"{path}: no lines, expected a list of image file names")
+        raise DataError(f"{path}: no lines, expected {expected}")
     return names

@@ -203,10 +203,11 @@ def _part(split: str, rows: "Dataset", source: str, folder: Path | None = None) 
     if folder is not None:
         if FILE_NAME not in kinds:
             raise DataError(f"{source}: metadata without a column {FILE_NAME} in {folder}; expected the picture's "
-                            "file there")  # fmt: skip
+                            "file there, or name the file of captions by --captions")  # fmt: skip
         return Part(split, rows, FILE_NAME, folder)
     images = [name for name, kind in kinds.items() if isinstance(kind, datasets.Image)]
     images += [name for name, kind in kinds.items() if isinstance(kind, dict) and {*kind} == {"bytes", "path"}]
     if not images:
-        raise DataError(f"{source}: no column of pictures among {', '.join(kinds)}; expected one of the type Image")
+        raise DataError(f"{source}: no column of pictures among {', '.join(kinds)}; expected one of the type Image, or "
+                        "name the file of captions by --captions")  # fmt: skip
     return Part(split, rows.with_format(None), images[0])

@@ -56,8 +56,8 @@ def show_originals(name: str, root: Path, download: bool) -> None:
         more = f" (and {len(faults) - _SHOWN} more)" if len(faults) > _SHOWN else ""
         raise RecipeError(f"data: {'; '.join(faults[:_SHOWN])}{more}; delete them, and get them again")
     if missing:
-        info(f"missing files: put them, or the zip files, into {root}, and call the command again; --download gets "
-             "what needs no request")  # fmt: skip
+        info(f"missing files: put them with their folders, or the zip files, into {root}, and call the command again; "
+             "--download gets what needs no request")  # fmt: skip
     info(f"to use them: BILDWORT_DATA={root.absolute()}; {_RECIPES[name]}")
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from data.captions import SPLITS
@@ -14,6 +15,7 @@ from data.corpora import Corpus
 from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings
 from data.findings import OTHER_LANGUAGE, Finding
+from data.images import unreadable
 from data.language_codes import ISO_639_1, require_language
 from data.own_captions.corpus import read_found, split_of_images
 from data.own_captions.data_set_files import HUB, is_data_set
@@ -90,8 +92,12 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
         if artifacts.resolve().is_relative_to((found.root / found.pictures).resolve()):
             raise RecipeError(f"results would go to {artifacts}, among the pictures; start it from another folder, or "
                               "set BILDWORT_ARTIFACTS to one")  # fmt: skip
-        found, corpus = read_found(found)
-        _check(found, corpus)
+        try:
+            found, corpus = read_found(found)
+            _check(found, corpus)
+        except (DataError, RecipeError):
+            undo.pop_all()  # it names lines of what was written
+            raise
         plan = _plan(source, found, corpus, options)
         _write(recipe_text(plan), output)
         undo.pop_all()
@@ -196,7 +202,8 @@ def _plan(source: str, found: FoundCaptions, corpus: Corpus, options: InitOption
     counts = Counter(caption.language for caption in corpus.captions)
     languages = [language for language, _ in counts.most_common()]
     target = _target(options, languages)
-    tried, wanted = list(corpus.pictures.values())[:_TRIED], options.backbone
+    readable = (path for path in corpus.pictures.values() if not unreadable({"": path}, whole=True))
+    tried, wanted = [*islice(readable, _TRIED)], options.backbone
     with status("trying a dual encoder …"):
         dual = choose_dual_encoder(wanted, tried)
     with status("trying a vision network …"):  # `prepare` needs regions, though a dual encoder reads none

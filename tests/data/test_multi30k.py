@@ -5,11 +5,13 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from data.captions import Pair
 from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read, sources
 from data.errors import DataError
+from data.regions import write_regions
 from tests.data.official import LANGUAGES, pack, write_text
 
 IMAGES = {"train": ["t1.jpg", "t2.jpg", "t3.jpg", "t4.jpg"], "val": ["v1.jpg", "v2.jpg"], "test": ["e1.jpg", "e2.jpg"]}
@@ -174,6 +176,15 @@ def test_a_missing_file_says_where_the_originals_are(root: Path) -> None:
     (root / "multi30k" / "task2" / "raw" / "test_2016.4.de.gz").unlink()
     with pytest.raises(DataError, match=rf"test_2016\.4\.de\.gz: no such file.*{ORIGINALS}"):
         read(Multi30kSettings(), root, root)
+    (root / "multi30k" / "task2" / "image_splits" / "train_images.txt").unlink()
+    with pytest.raises(DataError, match=rf"train_images\.txt: no such file.*{ORIGINALS}"):
+        read(Multi30kSettings(), root, root)
+
+
+def test_a_region_store_of_other_images_is_refused(root: Path) -> None:
+    write_regions(root / "features", ["t1"], [(np.ones((1, 2)), np.array([[0, 0, 1, 1]]))])
+    with pytest.raises(DataError, match=r"features: no image of the lists, first 't1.jpg'; the first .* is 't1'"):
+        read(Multi30kSettings(regions="features", without_regions="text"), root, root)
 
 
 def test_files_with_other_line_counts(root: Path) -> None:

@@ -25,7 +25,7 @@ def test_it_says_origin_license_and_size_of_each_part(tmp_path: Path, capsys) ->
         assert main(["data", name, str(tmp_path / name)]) == 0
         said = capsys.readouterr().out
         assert [text for text in told if text not in said] == []
-        assert f"put them, or the zip files, into {tmp_path / name}" in said
+        assert f"put them with their folders, or the zip files, into {tmp_path / name}" in said
         assert said.count("  license   ") == said.count("  from      ") == said.count("  there     ")
     assert main(["data", "flickr", str(tmp_path)]) == 1
     assert "no data set 'flickr'; expected multi30k, flickr8k, coco" in capsys.readouterr().err
@@ -74,7 +74,7 @@ def test_what_is_open_is_downloaded_and_checked(tmp_path: Path, capsys, monkeypa
     assert main(["data", "coco", str(root), "--download"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "cannot be reached" in line
-    assert "without internet, get it elsewhere, put it into" in line
+    assert f"without internet, get it elsewhere, put it to {root / 'text' / 'a.txt'}, and" in line
     assert not list((root / "text").iterdir())
 
 

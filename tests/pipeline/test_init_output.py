@@ -128,11 +128,11 @@ def test_what_init_has_written_is_not_taken_for_ones_own(tmp_path: Path, capsys)
 
 def test_pictures_that_cannot_be_read_are_told(tmp_path: Path, capsys) -> None:
     folder = own_pictures(tmp_path / "mine")
-    for number in range(4, 8):
+    for number in range(4):  # those that a network is tried on first
         (folder / f"{number}.png").write_bytes(b"" if number % 2 else b"no picture")
     assert run(tmp_path, "init", "mine", *OPTIONS) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "4 pictures cannot be read: 4.png, 5.png, 6.png, …; replace them, or leave them out with their" in told
+    assert "4 pictures cannot be read: 0.png, 1.png, 2.png, …; replace them, or leave them out with their" in told
 
 
 def test_captions_that_a_person_names_may_be_a_link_out_of_the_folder(tmp_path: Path, capsys) -> None:
