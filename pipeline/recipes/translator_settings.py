@@ -74,10 +74,10 @@ class PretrainedSettings:
         refuse_twice(self.directions, f"{key}.directions")
         if self.sees and "{text}" not in (self.prompt or ""):
             raise RecipeError(f"{key}.prompt is {self.prompt!r}; expected a text with {{text}} for the caption")
-        if unread := self.codes if self.sees else self.prompt:
-            name = "codes" if self.sees else "prompt"
-            raise RecipeError(f"{key}.{name} is {unread!r}, which kind: {self.kind} does not read; leave it out, or "
-                              "choose the other kind")  # fmt: skip
+        for name, unread in (("codes", {}),) if self.sees else (("prompt", None), ("longest", 100)):
+            if (value := getattr(self, name)) != unread:
+                raise RecipeError(f"{key}.{name} is {value!r}, which kind: {self.kind} does not read; leave it out, or "
+                                  "choose the other kind")  # fmt: skip
 
 
 @dataclass
@@ -259,8 +259,9 @@ class MmtSettings:
                     f"mmt.back_translate has {direction!r}; expected one of mmt.directions "
                     f"({', '.join(self.directions)}), and mmt.pretrain.steps above 0"
                 )
-        if self.repeat and not self.pretrain.steps:
-            raise RecipeError("mmt.repeat is of pre-training, but mmt.pretrain.steps is 0; leave one out")
+        for name in ("repeat", "pretrain_captions"):
+            if getattr(self, name) and not self.pretrain.steps:
+                raise RecipeError(f"mmt.{name} is of pre-training, but mmt.pretrain.steps is 0; leave one out")
 
     def is_pretrained(self, system: str) -> bool:
         """Is a system a translator of `pretrained`, or one of them re-ranked?"""

@@ -33,7 +33,9 @@ def keys(folder: Path, *arguments: str) -> dict[str, str]:
         ([TRANSFORMER, "--mmt.network_options.heads=four"], "options.heads is 'four'; expected a whole number"),
         ([TRANSFORMER, "--mmt.network_options.heads=7"], "not divisible by twice the heads"),
         (["--mmt.repeat.scenes=0"], "mmt.repeat.scenes is 0; expected 1 or more"),
-        (["--mmt.repeat.scenes=2", "--mmt.pretrain.steps=0"], "mmt.pretrain.steps is 0"),
+        (["--mmt.repeat.scenes=2", "--mmt.pretrain.steps=0"], "mmt.repeat is of pre-training, but mmt.pretrain.st"),
+        (["--mmt.pretrain_captions=true", "--mmt.pretrain.steps=0"], "mmt.pretrain_captions is of pre-training, but"),
+        (["--mmt.pretrained.opus={model: ./opus, longest: 9}"], "longest is 9, which kind: translator does not read"),
     ],
 )
 def test_what_no_translator_can_be_made_of_is_one_line(arguments: list[str], words: str) -> None:
