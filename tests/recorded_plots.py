@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 from pipeline.reporting.records import RECORDS, Record, read_records
-from pipeline.visualization.plots import COLOURS, GREY, WIDTH, as_label, as_png, draw_rows
+from pipeline.visualization.plots import COLOURS, GREY, WIDTH, as_label, as_png
 
 SPEED = "speed.csv"
 PICTURES = Path(__file__).parents[1] / ".screenshots"
@@ -153,6 +153,20 @@ def plots(
     for name, figure in figures.items():
         (output / name).write_bytes(as_png(figure))
         info(f"{output / name}")
+
+
+def draw_rows(axes: Axes, title: str, rows: Sequence[tuple[str, float]]) -> None:
+    """A row for each label and value, the first on top; the value stands at its right."""
+    axes.set_yticks(range(len(rows)), [as_label(label) for label, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_title(as_label(title), loc="left", fontsize="medium")
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    digits = min(2, max((len(f"{value:.3g}".partition(".")[2]) for _, value in rows), default=0))
+    for place, (_, value) in enumerate(rows):
+        text = f"{value:.1f}" if abs(value) >= 10 else f"{value:.{digits}f}" if abs(value) >= 0.1 else f"{value:.2g}"
+        axes.text(1.01, place, text.replace("-", "−"), transform=axes.get_yaxis_transform(), va="center")
 
 
 def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = None) -> Figure:

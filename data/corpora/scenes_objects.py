@@ -1,4 +1,4 @@
-"""Objects of scenes: which stands at which place, which ones a caption names, how places look in a picture."""
+"""Objects of scenes: which stands where, which ones a caption names, how places look, what is recognised there."""
 
 from collections.abc import Sequence
 
@@ -59,3 +59,45 @@ def cells(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
     values: NDArray[np.float32] = np.stack(crops, 1).astype(np.float32)
     values /= 255
     return values
+
+
+class Recogniser:
+    """Names what is at each place of a picture of scenes: what is there in the most similar training region.
+
+    The regions are the places of all training pictures, empty ones too; similar is a small squared distance of pixels.
+
+    Args:
+        pictures: (N, 3, S, S) training pictures.
+        objects: of each.
+    """
+
+    def __init__(self, pictures: NDArray[np.uint8], objects: Sequence[AtPlaces]) -> None:
+        self._regions = cells(pictures)
+        self._regions = self._regions.reshape(-1, self._regions.shape[-1])
+        self._things = [thing for at_places in objects for thing in at_places]
+
+    def recognise(self, pictures: NDArray[np.uint8]) -> list[AtPlaces]:
+        """What is at each place of pictures (N, 3, S, S)."""
+        from sklearn.metrics import pairwise_distances_argmin
+
+        seen = cells(pictures)
+        nearest = pairwise_distances_argmin(seen.reshape(-1, seen.shape[-1]), self._regions)
+        return [tuple(self._things[row] for row in rows) for rows in nearest.reshape(seen.shape[:2]).tolist()]
+
+
+def right(seen: AtPlaces, objects: AtPlaces, text: str, language: str) -> list[float]:
+    """What is right of the objects that a caption names: shares in percent of noun and colour, the noun, the colour.
+
+    Args:
+        seen: what is recognised at each place of a picture; an object is right at its own place only.
+        objects: of the image that the caption describes.
+        text: the caption.
+        language: of the caption; a noun is right that it calls the object by.
+    """
+    hits = []
+    for place in named(objects, text, language):
+        recognised, actual = seen[place], objects[place]
+        noun = recognised is not None and actual is not None and same_noun(recognised, actual, language)
+        colour = recognised is not None and actual is not None and recognised.colour == actual.colour
+        hits.append((noun and colour, noun, colour))
+    return (100 * np.mean(hits, 0)).tolist()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from modules.errors import ModelError
-from modules.metrics.cider import CiderD
+from modules.metrics.cider import CiderD, DocumentFrequencies
 from modules.search.index import VectorIndex
 
 ORDERS = (1, 2, 3, 4)
@@ -75,6 +75,57 @@ def caption_scores(
     parts = (score.counts, score.totals, score.sys_len, score.ref_len)
     bleu = tuple(BLEU.compute_bleu(*parts, smooth_method="exp", max_ngram_order=n).score for n in ORDERS)
     return CaptionScores(bleu, 100 * cider)
+
+
+class RetrievedCaptions:
+    """Scores captions that are retrieved for images, each against the captions of the image but itself.
+
+    Args:
+        words: of each of C captions.
+        links: (C,) row of each caption's image.
+        images: how many there are, I.
+        frequencies: of the training captions.
+
+    Attributes:
+        several: (I,) which images have two captions or more, so that one can be left out.
+
+    Examples:
+        >>> words = [text.split() for text in ("a dog runs", "a brown dog runs", "a cat")]
+        >>> scorer = RetrievedCaptions(words, [0, 0, 1], 2, DocumentFrequencies(9, {}))
+        >>> scorer.several.tolist()
+        [True, False]
+        >>> ranks = scorer.score(np.array([[1, 2]]), np.array([0]))  # the image's second caption first, then the cat
+        >>> [round(of_rank.figures()["bleu1"]) for of_rank in ranks]
+        [75, 30]
+    """
+
+    def __init__(
+        self, words: Sequence[Words], links: Sequence[int], images: int, frequencies: DocumentFrequencies
+    ) -> None:  # fmt: skip
+        self._words, self._links, self._places = words, links, list[int]()
+        references: list[list[Words]] = [[] for _ in range(images)]
+        for caption, row in zip(words, links, strict=True):
+            self._places.append(len(references[row]))
+            references[row].append(caption)
+        self.several = np.array([len(of_image) > 1 for of_image in references])
+        self._metric = CiderD(references, frequencies)
+
+    def score(self, captions: NDArray[np.int64], images: NDArray[np.int64]) -> list[CaptionScores]:
+        """Score the captions at each rank.
+
+        Args:
+            captions: (N, K) rows of the captions at ranks 1 … K of N images.
+            images: (N,) rows of the images, which have two captions or more.
+        """
+        ranks = []
+        for column in captions.T:
+            left_out = [
+                self._places[caption] if self._links[caption] == image else -1
+                for caption, image in zip(column, images, strict=True)
+            ]
+            words = [self._words[caption] for caption in column]
+            ranks.append(caption_scores(words, self._metric, images.tolist(), left_out))
+        return ranks
 
 
 def most_frequent_caption(captions: Iterable[Words]) -> list[str]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data.captions import HUMAN, read_captions
-from data.corpora.scenes_objects import TRAINING, AtPlaces, cells, named, objects_of, same_noun
+from data.corpora.scenes_objects import TRAINING, AtPlaces, Recogniser, objects_of, right
 from data.pixels import middle_square
 from modules.retrieval_models import model_class
 from pipeline.analyses.description import Analysis, Line, read_values
@@ -29,48 +29,6 @@ DRAWN, OTHER, REAL = "drawn", "other", "real"
 PICTURES = {DRAWN: "drawn of the caption", OTHER: "drawn of another image's caption", REAL: "the real picture"}
 """Prefix of figures → in which pictures a caption's objects are looked for."""
 _SEED = 0
-
-
-class Recogniser:
-    """Names what is at each place of a picture of scenes: what is there in the most similar training region.
-
-    The regions are the places of all training pictures, empty ones too; similar is a small squared distance of pixels.
-
-    Args:
-        pictures: (N, 3, S, S) training pictures.
-        objects: of each.
-    """
-
-    def __init__(self, pictures: NDArray[np.uint8], objects: Sequence[AtPlaces]) -> None:
-        self._regions = cells(pictures)
-        self._regions = self._regions.reshape(-1, self._regions.shape[-1])
-        self._things = [thing for at_places in objects for thing in at_places]
-
-    def recognise(self, pictures: NDArray[np.uint8]) -> list[AtPlaces]:
-        """What is at each place of pictures (N, 3, S, S)."""
-        from sklearn.metrics import pairwise_distances_argmin
-
-        seen = cells(pictures)
-        nearest = pairwise_distances_argmin(seen.reshape(-1, seen.shape[-1]), self._regions)
-        return [tuple(self._things[row] for row in rows) for rows in nearest.reshape(seen.shape[:2]).tolist()]
-
-
-def right(seen: AtPlaces, objects: AtPlaces, text: str, language: str) -> list[float]:
-    """Shares in percent, as `MEASURES` has them, of the objects that a caption names that are seen at their places.
-
-    Args:
-        seen: at each place of a picture.
-        objects: of the image that the caption describes.
-        text: the caption.
-        language: of the caption; a noun is right that it calls the object by.
-    """
-    hits = []
-    for place in named(objects, text, language):
-        recognised, actual = seen[place], objects[place]
-        noun = recognised is not None and actual is not None and same_noun(recognised, actual, language)
-        colour = recognised is not None and actual is not None and recognised.colour == actual.colour
-        hits.append((noun and colour, noun, colour))
-    return (100 * np.mean(hits, 0)).tolist()
 
 
 def recognised_job(tested: Trained) -> Job | None:

@@ -4,19 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset as Table
 from numpy.typing import NDArray
 from torch import Tensor
 
 from data.captions import references_of
-from data.retrieval import RetrievalData
 from data.text import plain_words
-from modules.metrics.captions import caption_scores
-from modules.metrics.cider import CiderD, DocumentFrequencies, document_frequencies
+from modules.metrics.captions import CaptionScores, RetrievedCaptions
+from modules.metrics.cider import document_frequencies
 from modules.metrics.retrieval import image_folds
 from modules.search.encoded_test import EncodedTest
 from modules.search.ranking import first_captions
@@ -30,25 +29,12 @@ from pipeline.vectors.images import images_of
 VERSION = 1
 
 
-class Retrieved(NamedTuple):
-    """What was retrieved in one language, for the N images with two captions or more.
-
-    Attributes:
-        images: (N,) their ids.
-        captions: (N, 5) ids of the captions at ranks 1 … 5.
-        cider: (N, 5) CIDEr-D × 100 of each.
-    """
-
-    images: NDArray[np.str_]
-    captions: NDArray[np.str_]
-    cider: NDArray[np.float64]
-
-
 def retrieved_job(model: Trained) -> Job | None:
     """Score the captions at ranks 1 … 5 of each test image by BLEU and CIDEr-D (GXN, Table 2).
 
     Leaves `retrieved-<language>.npz` for each tested language that has training captions, and test images with two
-    captions or more. With `vse.folds`, figures of folds are means over folds, each with a gallery of its own.
+    captions or more: ids of these images (N,), of the captions at their ranks (N, 5), and CIDEr-D × 100 of each. With
+    `vse.folds`, figures of folds are means over folds, each with a gallery of its own.
 
     Returns:
         None without `vse.retrieved_captions`.
@@ -62,16 +48,25 @@ def retrieved_job(model: Trained) -> Job | None:
         test = open_test(inputs, settings.test, settings)
         data, encoded = encode_split(test)
         folds = folds_of(data, settings.folds, settings.test)
+        texts = dict(zip(test.captions["caption_id"][:], test.captions["text"][:], strict=True))
         figures: dict[str, dict[str, dict[str, float]]] = {"test": {}, "folds": {}}
         for language, encodings in encoded.items():
-            scorer = _scorer(test.captions, data, encodings.links, language)
-            first = _first(encodings, torch.arange(len(encodings.images)), torch.arange(len(encodings.captions)))
-            if scorer is None or (result := scorer.score(first, np.arange(len(encodings.images)))) is None:
+            if not (training := references_of(test.captions, language, "train")):
                 continue
-            np.savez(folder / f"retrieved-{language}.npz", **result[0]._asdict())
-            figures["test"][language] = result[1]
-            if folds and (means := _in_folds(scorer, encodings, folds)):
-                figures["folds"][language] = means
+            images, captions = (np.array(ids) for ids in data.ranked("test", language))
+            words, links = [plain_words(texts[name], language) for name in captions], encodings.links.cpu()
+            scorer = RetrievedCaptions(words, links.tolist(), len(images), document_frequencies(training.values()))
+            if not scorer.several.any():
+                continue
+            rows, first = _first(scorer, encodings, torch.arange(len(images)), torch.arange(len(captions)))
+            scores = scorer.score(first, rows)
+            cider = np.stack([of_rank.cider for of_rank in scores], axis=1)
+            np.savez(folder / f"retrieved-{language}.npz", images=images[rows], captions=captions[first], cider=cider)
+            figures["test"][language] = _figures(scores)
+            parts = [_first(scorer, encodings, *part[:2]) for part in image_folds(links, len(images), folds)]
+            if folds and all(len(rows) for rows, _ in parts):  # each with a gallery of its own
+                of_folds = [_figures(scorer.score(first, rows)) for rows, first in parts]
+                figures["folds"][language] = {name: fmean(fold[name] for fold in of_folds) for name in of_folds[0]}
         return {part: scores for part, scores in figures.items() if scores}
 
     plain: dict[str, Any] = {"test": settings.test} | ({"folds": settings.folds} if settings.folds > 1 else {})
@@ -85,86 +80,24 @@ def name_of(measure: str, rank: int) -> str:
     return f"retrieved_{measure}@{rank}"
 
 
-class _Scorer:
-    """Scores the first captions of a model's lists in one language.
-
-    Args:
-        frequencies: of the training captions.
-        ids: of images and captions, in the order of their encodings.
-        words: of each caption.
-        links: (C,) row of each caption's image.
-    """
-
-    def __init__(
-        self, frequencies: DocumentFrequencies, ids: tuple[list[str], list[str]], words: Sequence[list[str]],
-        links: Sequence[int],
-    ) -> None:  # fmt: skip
-        self.images, self.captions = (np.array(side) for side in ids)
-        self.words, self.links, self.place = words, links, list[int]()
-        references: list[list[list[str]]] = [[] for _ in ids[0]]
-        for caption, row in zip(words, links, strict=True):
-            self.place.append(len(references[row]))
-            references[row].append(caption)
-        self.metric = CiderD(references, frequencies)
-
-    def score(self, first: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[Retrieved, dict[str, float]] | None:
-        """Score the captions at ranks 1 … k of images; those with fewer than two captions of their own are left out.
-
-        Args:
-            first: (I, k) rows of the captions.
-            rows: (I,) rows of the images.
-
-        Returns:
-            what was retrieved, and its figures; None where no image has two captions.
-        """
-        kept = np.array([len(self.metric.references[row]) > 1 for row in rows])
-        if not kept.any():
-            return None
-        first, rows = first[kept], rows[kept]
-        figures, cider = {"retrieved_images": float(len(rows))}, []
-        for rank, column in enumerate(first.T, 1):
-            left_out = [
-                self.place[caption] if self.links[caption] == row else -1
-                for caption, row in zip(column, rows, strict=True)
-            ]
-            scores = caption_scores([self.words[caption] for caption in column], self.metric, rows.tolist(), left_out)
-            figures |= {name_of(measure, rank): value for measure, value in scores.figures().items()}
-            cider.append(scores.cider)
-        return Retrieved(self.images[rows], self.captions[first], np.stack(cider, axis=1)), figures
-
-
-def _scorer(captions: Table, data: RetrievalData, links: Tensor, language: str) -> _Scorer | None:
-    """What scores the first captions of a language; None where it has no training captions."""
-    frequencies = training_frequencies(captions, language)
-    if frequencies is None:
-        return None
-    ids = data.ranked("test", language)
-    words = dict(zip(captions["caption_id"][:], captions["text"][:], strict=True))
-    return _Scorer(
-        frequencies, ids, [plain_words(words[caption_id], language) for caption_id in ids[1]], links.tolist()
-    )
-
-
-def training_frequencies(captions: Table, language: str) -> DocumentFrequencies | None:
-    """Document frequencies of the human training captions in a language, a document an image; None: it has none."""
-    documents = references_of(captions, language, "train")
-    return document_frequencies(documents.values()) if documents else None
-
-
-def _first(encoded: EncodedTest, images: Tensor, captions: Tensor) -> NDArray[np.int64]:
-    """Rows of the first captions of some images among some captions, (I, k)."""
+def _first(
+    scorer: RetrievedCaptions, encoded: EncodedTest, images: Tensor, captions: Tensor
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows (N,) of those of some images that have two captions or more, and for each of the first of some captions."""
     parts = encoded.images.select(images), encoded.captions.select(captions)
-    return captions[first_captions(encoded.similarity, *parts, DEPTH).cpu()].numpy()
+    first = captions[first_captions(encoded.similarity, *parts, DEPTH).cpu()]
+    several = scorer.several[images]
+    return images.numpy()[several], first.numpy()[several]
 
 
-def _in_folds(scorer: _Scorer, encoded: EncodedTest, folds: Sequence[Tensor]) -> dict[str, float]:
-    """Means of the figures over folds, each with a gallery of its own; none where a fold has none."""
-    parts = [
-        scorer.score(_first(encoded, images, captions), images.numpy())
-        for images, captions, _ in image_folds(encoded.links.cpu(), len(encoded.images), folds)
-    ]
-    known = [part[1] for part in parts if part is not None]
-    return {key: sum(fold[key] for fold in known) / len(known) for key in known[0]} if len(known) == len(folds) else {}
+def _figures(scores: Sequence[CaptionScores]) -> dict[str, float]:
+    """The figures of the captions at each rank, and how many images they are of."""
+    by_rank = {
+        name_of(measure, rank): value
+        for rank, of_rank in enumerate(scores, 1)
+        for measure, value in of_rank.figures().items()
+    }
+    return {"retrieved_images": float(len(scores[0].cider)), **by_rank}
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

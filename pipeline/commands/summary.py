@@ -31,7 +31,7 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
     for table in (translation_table(written.results), retrieval_table(written.results, own)):
         if table.rows:
             table.show_lines()
-    for sentence in written.said:
+    for sentence in written.sentences:
         info(sentence)
     settings = [word for word in chosen if word.startswith("--")]
     of_make = [f"RECIPE={word}" for word in chosen if word not in (*settings, "scenes")]

@@ -1,17 +1,19 @@
 """`evaluate`: an exported model, or a network of `transformers` as it is, is measured on other data."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from data.processes import cores
+from modules.metrics.intervals import Difference
 from modules.metrics.retrieval import MEDIANS, RECALLS
 from pipeline.analyses.sets import set_of_folder, set_of_recipe
 from pipeline.engine.console import info_aside
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.evaluation.benchmark import NDCG, all_languages, benchmark_task, languages_of_task, measure_task
-from pipeline.evaluation.measure import Compared, Measured, compare, measure, shared_languages
+from pipeline.evaluation.measure import Measured, compare, measure, shared_languages
 from pipeline.evaluation.network_model import HUB, network_model
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.training_hashes import TRAIN, VAL
@@ -56,11 +58,15 @@ def evaluate(model: str, on: str, recipe: Recipe | None, workspace: Workspace, s
     _say_left(models, sorted({*languages}.difference(known)))
     resamples = (ReportSettings() if recipe is None else recipe.report).resamples
     results = [measure(exported, chosen, resamples, cores(), known) for exported in models]
-    compared = compare(results[0], results[1], resamples) if against is not None else []
+    compared = compare(results[0], results[1], resamples) if against is not None else {}
     if as_json:
         for exported, measured in zip(models, results, strict=True):
             _print_json(exported, on, measured)
-        _print_json(models[0], on, compared, models[-1])
+        about = {"against": models[-1].name, "against_fingerprint": models[-1].fingerprint}
+        for language, differences in compared.items():
+            rounded = {name: {part: round(value, 4) for part, value in found._asdict().items()}
+                       for name, found in differences.items()}  # fmt: skip
+            _print_line(models[0], on, about | {"language": language, "differences": rounded})
     else:
         names = _names_of(models)
         _set_table(f"{' and '.join(names)} on {chosen.label}", names, results).show()
@@ -99,14 +105,14 @@ def _names_of(models: Sequence[ExportedModel]) -> list[str]:
     return [str(folder.relative_to(here) if folder.is_relative_to(here) else folder) for folder in folders]
 
 
-def _print_json(
-    exported: ExportedModel, on: str, results: Sequence[Measured | Compared], against: ExportedModel | None = None
-) -> None:
-    about = {"model": exported.name, "fingerprint": exported.fingerprint, "on": on}
-    if against is not None:
-        about |= {"against": against.name, "against_fingerprint": against.fingerprint}
+def _print_json(exported: ExportedModel, on: str, results: Sequence[Measured]) -> None:
     for result in results:
-        print(json.dumps(about | result.as_dict(), ensure_ascii=False))
+        _print_line(exported, on, result.as_dict())
+
+
+def _print_line(exported: ExportedModel, on: str, figures: Mapping[str, Any]) -> None:
+    about = {"model": exported.name, "fingerprint": exported.fingerprint, "on": on}
+    print(json.dumps({**about, **figures}, ensure_ascii=False))
 
 
 def _set_table(title: str, names: Sequence[str], results: Sequence[Sequence[Measured]]) -> TextTable:
@@ -126,11 +132,11 @@ def _set_table(title: str, names: Sequence[str], results: Sequence[Sequence[Meas
     return TextTable(f"{title}, {first.split}, {among}; 95 %, {ONE_SEED}", heads, rows)
 
 
-def _difference_table(title: str, compared: Sequence[Compared]) -> TextTable:
+def _difference_table(title: str, compared: Mapping[str, Mapping[str, Difference]]) -> TextTable:
     """A line a language: how mean recall and R@1 both ways differ."""
     rows = [
-        [of.language, *(cell for name in _DIFFERENCES for cell in shown_difference(of.differences[name])[:2])]
-        for of in compared
+        [language, *(cell for name in _DIFFERENCES for cell in shown_difference(differences[name])[:2])]
+        for language, differences in compared.items()
     ]
     heads = ["language", *(head for name in _DIFFERENCES.values() for head in (name, "95 %"))]
     return TextTable(f"Paired differences over the same images: {title}; 95 %, {ONE_SEED}", heads, rows)

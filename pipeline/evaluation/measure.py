@@ -60,27 +60,6 @@ class Measured:
         return plain | {"figures": figures, "seen": seen}
 
 
-@dataclass(frozen=True)
-class Compared:
-    """How the figures of two models differ in one language, on the same captions and images.
-
-    Attributes:
-        language: of the captions.
-        differences: name of a figure → the first model's less the second one's.
-    """
-
-    language: str
-    differences: Mapping[str, Difference]
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        plain = {
-            name: {part: round(value, 4) for part, value in found._asdict().items()}
-            for name, found in self.differences.items()
-        }
-        return {"language": self.language, "differences": plain}
-
-
 def known_languages(exported: ExportedModel, languages: Collection[str], where: str) -> list[str]:
     """Those of some languages that a model was trained on.
 
@@ -115,28 +94,28 @@ def shared_languages(models: Sequence[ExportedModel], on: EvaluationSet) -> list
                           "on other data")  # fmt: skip
     images = dict.fromkeys(caption.image_id for caption in on.captions if caption.language in shared)
     for exported in models:
-        require_images(exported, on, list(images))
+        _require_images(exported, on, list(images))
     return shared
 
 
-def compare(first: Sequence[Measured], second: Sequence[Measured], resamples: int) -> list[Compared]:
-    """The differences of two models that were measured on the same set in the same languages, language by language.
+def compare(first: Sequence[Measured], second: Sequence[Measured], resamples: int) -> dict[str, dict[str, Difference]]:
+    """Language → name of a figure → one model's less another's, on the same set, which was measured in the same order.
 
     Args:
         first: figures of one.
         second: those of the other.
         resamples: of the bootstrap over images, which draws the same ones for both.
     """
-    compared = []
+    compared = {}
     for ours, theirs in zip(first, second, strict=True):
         assert ours.ranks is not None
         assert theirs.ranks is not None
-        compared.append(Compared(ours.language, paired_difference(ours.ranks, theirs.ranks, resamples)))
+        compared[ours.language] = paired_difference(ours.ranks, theirs.ranks, resamples)
     return compared
 
 
 def measure(
-    exported: ExportedModel, on: EvaluationSet, resamples: int, workers: int, among: Collection[str] | None = None
+    exported: ExportedModel, on: EvaluationSet, resamples: int, workers: int, among: Sequence[str] | None = None
 ) -> list[Measured]:
     """Rank the captions and images of a set in each language that the model was trained on.
 
@@ -147,14 +126,13 @@ def measure(
         exported: the model; what reranks its results takes no part.
         resamples: of the bootstrap over images.
         workers: processes that read pictures.
-        among: languages; the others are left out. None: none is.
+        among: what `shared_languages` gives for it and others; None: for it alone.
 
     Raises:
         DataError: a picture cannot be read.
         RecipeError: it was trained on none of the languages, or does not read such images.
     """
-    given = {caption.language for caption in on.captions if among is None or caption.language in among}
-    languages = known_languages(exported, given, f"{on.label}, {on.split}")
+    languages = shared_languages([exported], on) if among is None else among
     seen = TrainingHashes.load(exported.folder)  # before hours of reading pictures
     captions = [caption for caption in on.captions if caption.language in languages]
     place = {name: row for row, name in enumerate(dict.fromkeys(caption.image_id for caption in captions))}
@@ -168,10 +146,7 @@ def measure(
         texts = exported.encode_captions([caption.text for caption in own], language)
         with torch.inference_mode():
             ranks = ranks_by_score(exported.model.score, exported.model.similarity, images, texts, links)
-        figures = {
-            name: (interval.value, interval.low, interval.high)
-            for name, interval in bootstrap_interval(ranks, resamples).items()
-        }
+        figures = bootstrap_interval(ranks, resamples)
         names = list(dict.fromkeys(caption.image_id for caption in own))
         pictures = [hashes[name] for name in names if name in hashes] or None
         overlaps = overlaps_of(seen, names, pictures, [caption.text for caption in own])
@@ -186,7 +161,7 @@ def overlaps_of(
     return None if seen is None else {split: seen.overlap(split, names, pictures, texts) for split in (TRAIN, VAL)}
 
 
-def require_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> None:
+def _require_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str]) -> None:
     """Refuse a set whose images a model does not read: it lacks their pictures, or regions made elsewhere."""
     if exported.extractor is None:
         if on.regions is None or read_standard(on.regions) is not None:
@@ -203,7 +178,6 @@ def require_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str
 
 def _encode_images(exported: ExportedModel, on: EvaluationSet, ids: Sequence[str], workers: int) -> Encodings:
     """Encode the images of a set: from their pictures or, by a model that reads regions made elsewhere, from those."""
-    require_images(exported, on, ids)
     parts: list[Encodings] = []
     read = _stored(on, ids) if exported.extractor is None else _from_pixels(exported, on, ids, workers)
     while some := list(islice(read, _PICTURES)):

@@ -1,4 +1,4 @@
-"""The report's figure of several languages: recall by training captions, and what one more language costs a model."""
+"""Several languages in the report: recall by training captions, and what one more language costs a model."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,12 +11,11 @@ from pipeline.reporting.records import Result
 from pipeline.reporting.results import Figures, Subject
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import NETWORK, refusing_other_code
-from pipeline.visualization.plots import Bar, Point, as_png, by_count
-from pipeline.visualization.text_table import ONE_SEED
+from pipeline.visualization.plots import Point, as_png, by_count
+from pipeline.visualization.text_table import ONE_SEED, TextTable
 
 CAPTIONS, PARAMETERS = "training_captions", "language_parameters"
 """Metrics of a row of the results: captions of a language to train on, parameters that one more language adds."""
-_MILLION = 1e6
 _COUNTS = {"captions": [{"split": str, "language": str, "source": str, "captions": int}]}
 
 
@@ -47,13 +46,8 @@ def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
             figures.add(Subject("train", system, name, ""), PARAMETERS, more)
 
 
-def language_figure(results: Sequence[Result], published: dict[str, float]) -> list[tuple[str, bytes]]:
-    """Title and PNG file of the figure; none if the results have recalls of fewer than two languages.
-
-    Args:
-        results: those of the report, with what `add_counts` adds.
-        published: parameters of one more language by system, of the paper.
-    """
+def language_figure(results: Sequence[Result]) -> list[tuple[str, bytes]]:
+    """Title and PNG file of the figure; none if the results, with what `add_counts` adds, are of one language."""
     captions = {
         (result.system, result.source, result.language): int(result.value)
         for result in results
@@ -66,12 +60,22 @@ def language_figure(results: Sequence[Result], published: dict[str, float]) -> l
     ]  # fmt: skip
     if len({point.colour for point in points}) < 2:
         return []
-    more = dict.fromkeys((result.system, result.value / _MILLION) for result in results if result.metric == PARAMETERS)
-    bars = [Bar(system, value) for system, value in more if value]
-    bars += [Bar(f"{system}, published", value / _MILLION, hollow=True) for system, value in published.items()]
     axes = ("captions of the language in training", f"mean recall, percent; lines: 95 % ({ONE_SEED})")
-    below = "Millions of parameters that one more language adds, without word vectors"
-    return [("Languages", as_png(by_count("Mean recall on test by language", axes, points, below, bars)))]
+    return [("Languages", as_png(by_count("Mean recall on test by language", axes, points)))]
+
+
+def language_table(results: Sequence[Result], published: dict[str, float]) -> TextTable:
+    """Parameters that one more language adds; no rows if the results, with what `add_counts` adds, are of one language.
+
+    Args:
+        published: those of a paper, by system.
+    """
+    more = dict.fromkeys((result.system, result.value) for result in results if result.metric == PARAMETERS)
+    lines = [*more, *((f"{system}, published", value) for system, value in published.items())]
+    if len({result.language for result in results if result.metric == CAPTIONS}) < 2:
+        lines = []
+    title = "Millions of parameters that one more language adds, without word vectors"
+    return TextTable(title, ["system", "parameters"], [[name, f"{value / 1e6:.3g}"] for name, value in lines if value])
 
 
 def _is_recall(result: Result) -> bool:

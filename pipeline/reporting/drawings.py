@@ -35,7 +35,7 @@ from pipeline.training.trainer import log_folder
 from pipeline.vectors.images import images_in, images_of
 from pipeline.visualization.dashboards import log_pictures
 from pipeline.visualization.grounding import grounded, grounding_figure
-from pipeline.visualization.joint_space import Contents, encoded_contents, joint_space_figure
+from pipeline.visualization.joint_space import encoded_contents, known_words, plane_figure, word_vectors
 from pipeline.visualization.pictures import (
     BLACK,
     GREEN,
@@ -48,7 +48,6 @@ from pipeline.visualization.pictures import (
     read_thumbnail,
 )
 from pipeline.visualization.plots import as_pixels, png_of
-from pipeline.visualization.word_vectors import LEAST, known_words, word_vectors_figure
 
 VERSION = 3
 JOINT_SPACE = "joint space/t-SNE"
@@ -62,7 +61,10 @@ _LANGUAGES = 2  # at most, side by side
 _GROUNDED = 3  # images
 _SPACE = 150  # images of the joint space, their captions of a language, and regions
 _WORDS = 25  # of a language
+_LEAST = 4  # words in the plane: t-SNE of fewer says nothing
 _SIZE = 320  # pixels of the longer side of a picture
+_OF_SPACE = "Each region is encoded as an image of one region, each word as a caption of one word; near is similar."
+_OF_WORDS = "Each word by its word vector, with which the model begins to read captions; near is similar."
 
 
 def draw(graph: Graph, runner: Runner, force: bool = False) -> None:
@@ -133,8 +135,9 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         figures, known = {JOINT_SPACE: _joint_space(model, text, images, frequent, title)}, dict[str, list[str]]()
         if isinstance(text, WordVocabulary):
             known = known_words(chosen or frequent, text)
-            if sum(map(len, known.values())) >= LEAST:
-                figures[WORD_VECTORS] = word_vectors_figure(title, model, text, known)
+            if sum(map(len, known.values())) >= _LEAST:
+                vectors = word_vectors(model, text, known)
+                figures[WORD_VECTORS] = plane_figure(f"{title}: its word vectors", _OF_WORDS, vectors, known)
         lacks = images.lacks_places()
         if not lacks:
             for number, image_id in enumerate(images.ids[:_GROUNDED], 1):
@@ -212,8 +215,8 @@ def _grounding(model: RetrievalModel, text: TextInput, images: _TestImages, imag
     (row,) = images.store.rows([image_id])
     regions, boxes = images.store.regions[row], images.store.boxes[row]
     captions = [(known[image_id], language) for language, known in images.captions.items() if image_id in known]
-    shown = grounded(model, text.encode, regions, np.ones(len(regions), bool), boxes, captions)
-    return grounding_figure(f"{title}: what it looks at in {image_id}", images.picture(image_id), shown)
+    shown = grounded(model, text.encode, regions, captions)
+    return grounding_figure(f"{title}: what it looks at in {image_id}", images.picture(image_id), boxes, *shown)
 
 
 def _joint_space(
@@ -231,12 +234,11 @@ def _joint_space(
         image, region = divmod(some[place], count)
         return cut_out(images.picture(ids[image]), boxes[image, region])
 
-    contents = Contents(
-        regions, regions.reshape(-1, images.store.dim)[some], crop,
-        {language: [known[image] for image in ids if image in known] for language, known in images.captions.items()},
-        words,
-    )  # fmt: skip
-    return joint_space_figure(title, encoded_contents(model, text.encode, contents), contents)
+    some_regions = regions.reshape(-1, images.store.dim)[some]
+    captions = {language: [known[image] for image in ids if image in known]
+                for language, known in images.captions.items()}  # fmt: skip
+    vectors = encoded_contents(model, text.encode, regions, some_regions, captions, words)
+    return plane_figure(f"{title}: its joint space", _OF_SPACE, vectors, words, crop)
 
 
 def generation_sheet(

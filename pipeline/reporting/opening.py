@@ -48,13 +48,16 @@ def sentences(
         if validated or len(found) == 1:
             key = max(validated, key=validated.__getitem__) if validated else next(iter(found))
             said.append(_best(key, found[key], language, len(found), len(validated), len(able)))
-        elif found:
-            said.append(_not_chosen(found, language))
+        elif found:  # the test must not choose
+            rows = _and([f"{name} {of_row['recall'].value:.1f}" for (_, name), of_row in found.items()])
+            unsaid = "no row was validated, so none is called the best"
+            said.append(f"{language_name(language)}: mean recall of {rows} %; {unsaid}.")
     if not said:
         return ["No row of the table has been trained and tested yet."]
     missing = [f"{name} ({system})" for system, name in own
                if not any(_figures(results, system, name, language) for language in settings.test)]  # fmt: skip
-    return [*said, *_gains(settings, own, compared), *_untrained(missing), *_distrust(own, results)]
+    untrained = [f"Not trained and tested: {_and(missing)}; run {stage_command('vse')}."] if missing else []
+    return [*said, *_gains(settings, own, compared), *untrained, *_distrust(own, results)]
 
 
 def as_reranked(graph: Graph, lines: Seeds, results: Sequence[Result]) -> list[str]:
@@ -99,11 +102,7 @@ def trained_on(groups: Sequence[str]) -> str:
     """The caption groups of a row in words."""
     if not groups:
         return "nothing: a pretrained network as it is"
-    return "; ".join(" with ".join(map(_slot, filter(_drawn, parse_group(text)))) for text in groups)
-
-
-def _drawn(slot: Slot) -> bool:
-    return slot.count > 0
+    return "; ".join(" with ".join(_slot(slot) for slot in parse_group(text) if slot.count > 0) for text in groups)
 
 
 def _slot(slot: Slot) -> str:
@@ -134,17 +133,6 @@ def _figures(results: Sequence[Result], system: str, name: str, language: str) -
         if (it.system, it.source, it.language) == (system, name, language) and (it.split, it.metric) in wanted
     }  # fmt: skip
     return found if {"recall", "first"} <= found.keys() else {}
-
-
-def _not_chosen(found: Mapping[tuple[str, str], Mapping[str, Result]], language: str) -> str:
-    """What is said of rows that were not validated: all of them, as the test must not choose."""
-    listed = _and([f"{name} {of_row['recall'].value:.1f}" for (_, name), of_row in found.items()])
-    return f"{language_name(language)}: mean recall of {listed} %; no row was validated, so none is called the best."
-
-
-def _untrained(rows: Sequence[str]) -> list[str]:
-    """What is said of rows of the table that have no figures."""
-    return [f"Not trained and tested: {_and(rows)}; run {stage_command('vse')}."] if rows else []
 
 
 def _best(

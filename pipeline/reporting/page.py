@@ -19,62 +19,55 @@ _WATCHED = {"mmt": ("val/bleu", "BLEU"), "vse": ("val/rsum", "sum of R@1, 5 and 
 
 @dataclass(frozen=True)
 class Page:
-    """What the report says in words and tables.
+    """A report: its figures, and what it says of them in words and tables.
 
     Attributes:
+        folder: with `results.jsonl`, `report.md` and `report.html`.
         title: the recipe and its corpus.
         date: of the last run; empty if nothing was run.
         sentences: what its figures say.
         legend: row → what it is trained on.
         signatures: how figures are computed.
+        results: its figures, of which mean recalls are plotted with their intervals.
     """
 
+    folder: Path
     title: str
     date: str
     sentences: list[str]
     legend: Mapping[str, str]
     sheets: Sequence[TextTable]
     signatures: Sequence[str]
+    results: Sequence[Result]
 
     def as_markdown(self) -> str:
         """All of it."""
-        dated = f"Last run: {self.date}" if self.date else ""
-        opening = [f"# {self.title}", dated, "\n".join(f"- {sentence}" for sentence in self.sentences)]
-        rows = [
-            "**Rows, by what they are trained on**",
-            "\n".join(f"- {row}: {text}" for row, text in self.legend.items()),
-        ]
-        signed = ["**How figures are computed**", "\n".join(f"- {text}" for text in self.signatures)]
-        parts = [
-            *opening,
-            *(rows if self.legend else []),
-            *(sheet.as_markdown() for sheet in self.sheets),
-            *(signed if self.signatures else []),
-        ]
+        legend = [f"{row}: {text}" for row, text in self.legend.items()]
+        parts = [f"# {self.title}", f"Last run: {self.date}" if self.date else "", _listed(self.sentences)]
+        parts += ["**Rows, by what they are trained on**", _listed(legend)] if legend else []
+        parts += [sheet.as_markdown() for sheet in self.sheets]
+        parts += ["**How figures are computed**", _listed(self.signatures)] if self.signatures else []
         return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def report_page(
-    path: Path, page: Page, results: Sequence[Result], logs: Callable[[Job], Path], jobs: Sequence[Job],
-    drawings: Sequence[tuple[str, bytes]] = (),
-) -> None:  # fmt: skip
-    """Write the page.
+def _listed(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {text}" for text in texts)
+
+
+def write_pages(
+    page: Page, logs: Callable[[Job], Path], jobs: Sequence[Job], drawings: Sequence[tuple[str, bytes]] = ()
+) -> None:
+    """Write the report as Markdown and, with plots and pictures, as HTML.
 
     Args:
-        path: of the page.
-        page: what it says.
-        results: its figures, of which mean recalls are plotted with their intervals.
         logs: TensorBoard's folder of a job; one that does not exist is not plotted.
         jobs: whose training is plotted.
         drawings: title and PNG file of what `make draw` has drawn.
     """
-    plots = [*_recalls(results), *_training(logs, jobs)]
+    write_atomically(page.folder / "report.md", page.as_markdown())
+    plots = [*_recalls(page.results), *_training(logs, jobs)]
     pictures = [(name, base64.b64encode(content).decode()) for name, content in drawings]
-    values = {"title": page.title, "date": page.date, "sentences": page.sentences, "legend": page.legend}
-    write_atomically(
-        path,
-        render("report.html", **values, signatures=page.signatures, tables=page.sheets, plots=plots, pictures=pictures),
-    )
+    write_atomically(page.folder / "report.html", render("report.html", **vars(page), plots=plots, pictures=pictures))
 
 
 def _recalls(results: Sequence[Result]) -> Iterator[str]:

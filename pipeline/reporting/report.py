@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -11,27 +10,18 @@ from data.text import words_of
 from modules.metrics.rank_variance import mean_rank_variance, rank_variances
 from modules.metrics.translation import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.engine.console import info
-from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
 from pipeline.graph import Graph
 from pipeline.recipes.systems import parse_path, parse_system
 from pipeline.reporting.analyses import analysis_tables
-from pipeline.reporting.by_language import add_counts, language_figure
+from pipeline.reporting.by_language import add_counts, language_figure, language_table
 from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.opening import as_reranked, on_regions, sentences, trained_on
-from pipeline.reporting.page import Page, report_page
+from pipeline.reporting.page import Page, write_pages
 from pipeline.reporting.paper_tables import paper_tables, variants_of
-from pipeline.reporting.records import COUNTS_OF_CAPTIONS, Result, record, records_of, rounded, write_results
+from pipeline.reporting.records import COUNTS_OF_CAPTIONS, record, records_of, rounded, write_results
 from pipeline.reporting.rerank import rerank_tables
-from pipeline.reporting.results import (
-    INTERVALS,
-    NOT_RUN,
-    R_AT_K,
-    Figures,
-    Seeds,
-    Subject,
-    by_line,
-)
+from pipeline.reporting.results import INTERVALS, NOT_RUN, R_AT_K, Figures, Seeds, Subject, by_line
 from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.retrieval.ranks import read_runs
 from pipeline.similarity.models import sts_rows
@@ -41,38 +31,23 @@ from pipeline.translation.incongruent_images import SHOWN
 from pipeline.visualization.text_table import ONE_SEED, TextTable, shown_difference, shown_interval
 
 
-class Written(NamedTuple):
-    """A report that has been written.
-
-    Attributes:
-        folder: with `results.jsonl`, `report.md` and `report.html`.
-        said: what it says in sentences.
-        results: its figures.
-    """
-
-    folder: Path
-    said: list[str]
-    sheets: list[TextTable]
-    results: list[Result]
-
-
 def report(graph: Graph) -> None:
     """Run the stage and print all tables."""
-    written = write_report(graph)
-    folder = written.folder
-    for sheet in written.sheets:
+    page = write_report(graph)
+    folder = page.folder
+    for sheet in page.sheets:
         sheet.show()
-    for sentence in written.said:
+    for sentence in page.sentences:
         info(sentence)
     for name, why in graph.refused_tables.items():
         info(f"table {name} cannot be made with these settings: {why}", colour="yellow")
     info(
-        f"{len(written.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
+        f"{len(page.results)} figures: {folder / 'results.jsonl'}; the tables: {folder / 'report.md'}, with plots: "
         f"{folder / 'report.html'}"
     )
 
 
-def write_report(graph: Graph) -> Written:
+def write_report(graph: Graph) -> Page:
     """Collect what has been run, write `results.jsonl`, `report.md` and `report.html`, record finished runs.
 
     Raises:
@@ -106,28 +81,26 @@ def write_report(graph: Graph) -> Written:
         *rerank_tables(figures, compared),
         figures.costs([graph.corpus, *translators.values(), *translated, *graph.retrieval_jobs(graph.all_rows)]),
     ]
-    sheets = [sheet for sheet in sheets if sheet.rows]
     add_counts(figures, rows)
+    sheets.append(language_table(figures.results, recipe.report.language_parameters))
+    sheets = [sheet for sheet in sheets if sheet.rows]
     folder = workspace.of_recipe(recipe.name, recipe.file) / "report"
     write_results(figures.results, folder / "results.jsonl")
     trained = [*translators.values(), *(row.job for row in rows)]
     dates = [workspace.manifest(job).get("finished", "")[:10] for job in trained if workspace.done(job)]
     title = recipe.name if recipe.name == figures.label else f"{recipe.name}: {figures.label}"
-    about = Page(
-        title, max(dates, default=""),
+    page = Page(
+        folder, title, max(dates, default=""),
         [
             *sentences(recipe.vse, lines, figures.results, figures.compared),
             *as_reranked(graph, second, figures.results),
             *on_regions(recipe, {row.name for row in rows}),
         ],
-        {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures,
+        {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures, figures.results,
     )  # fmt: skip
-    write_atomically(folder / "report.md", about.as_markdown())
-    report_page(
-        folder / "report.html", about, figures.results, lambda job: log_folder(recipe, job.name, job.key), trained,
-        [*language_figure(figures.results, recipe.report.language_parameters), *finished_drawings(graph)],
-    )  # fmt: skip
-    return Written(folder, about.sentences, sheets, figures.results)
+    drawings = [*language_figure(figures.results), *finished_drawings(graph)]
+    write_pages(page, lambda job: log_folder(recipe, job.name, job.key), trained, drawings)
+    return page
 
 
 _SHOWN = {
@@ -186,9 +159,9 @@ class _ReportTables(Figures):
         heads = ["translator", *_SHOWN.values()]
         if all(row[6] in ("–", NOT_RUN) for row in table):  # without twins
             heads, table = heads[:6], [row[:6] for row in table]
-        found = [self._manifest_metric(job, "bleu_signature") for job in jobs.values() if self.workspace.done(job)]
+        metrics = [self.workspace.manifest(job)["metrics"] for job in jobs.values() if self.workspace.done(job)]
         if table:
-            signature = next(filter(None, found), "sacreBLEU")
+            signature = next((found["bleu_signature"] for found in metrics if "bleu_signature" in found), "sacreBLEU")
             self.signatures += [f"BLEU: {signature}; tokenised: Moses, lower-cased", TER_FORM, NO_METEOR]
         return TextTable(f"Translation, {self.label}", heads, table)
 
@@ -333,9 +306,6 @@ class _ReportTables(Figures):
                 wall = f"{m['wall_s']:.0f}" + (" (resumed)" if m["resumed"] else "")
                 rows.append([job.stage, job.name, wall, f"{m['cpu_s']:.0f}", f"{m['peak_memory_mb']:.0f}"])
         return TextTable("Cost", ["stage", "job", "wall s", "CPU s", "peak MB"], rows)
-
-    def _manifest_metric(self, job: Job, name: str) -> Any:
-        return self.workspace.manifest(job)["metrics"].get(name)
 
 
 def _parts(name: str) -> tuple[str, str, str]:

@@ -50,8 +50,7 @@ from pipeline.training.trainer import evaluate_split, fit, log_folder, make_trai
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.vectors.images import IMAGES, image_arguments, images_in, images_to_read, network_arguments, start_images
 from pipeline.vectors.teaching import taught_jobs, with_sentences, with_taught
-from pipeline.visualization.dashboards import QueryGallery, query_galleries
-from pipeline.visualization.embeddings import JointSpace
+from pipeline.visualization.dashboards import query_galleries
 
 VERSION = 3  # 2: scores are in float32, under bf16-mixed too; 3: sentences outside the batch mask negatives
 
@@ -247,9 +246,8 @@ class _Run:
         save_model(folder, settings.model, arguments, module.model)
         self._validated(module, data)
         validated = validation_scores(module.ranks)
-        kinds = QueryGallery, JointSpace
-        shown = [gallery for kind in kinds for gallery in galleries(settings.test, split="test", kind=kind)]
-        evaluate_split(make_trainer(settings.trainer, log_dir, callbacks=shown), "test", module, data)
+        shown = make_trainer(settings.trainer, log_dir, callbacks=galleries(settings.test, split="test"))
+        evaluate_split(shown, "test", module, data)
         tested = write_ranks(folder, module.ranks)
         self._log_result(log_dir, tested, validated)
         test = ModelTest(EncodedModule(module.model, settings.test), text, captions, store, settings.trainer)

@@ -1,11 +1,11 @@
-"""A page of examples, and TensorBoard galleries of translations and queries."""
+"""A page of examples, and what TensorBoard shows: galleries of translations and queries, the joint space."""
 
 import io
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -17,7 +17,6 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.seed import isolate_rng
 from tensorboard.compat.proto.summary_pb2 import Summary
-from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from data.captions import HUMAN
@@ -38,6 +37,9 @@ from pipeline.visualization.pictures import (
 )
 
 _BLOCK, _QUALITY = 128, 90
+_EVERY = 5  # epochs between two drawings; the last epoch is drawn too
+_TOP, _BEST, _IMAGES = 5, 2, 4  # images a query shows, captions an image shows, images that show some
+_MOST, _FEWEST = 200, 50  # of the joint space: images, and captions of a language; points
 _MARKS = r"\`*_[]()!<>&|~#$:"
 
 
@@ -116,62 +118,53 @@ class GalleryQuery(NamedTuple):
 class QueryGallery(pl.Callback):
     """Shows in TensorBoard which images a few fixed queries find, and which captions a few fixed images find.
 
-    It draws on rank 0, if there is a TensorBoard logger; weights, modes and random numbers stay as they are.
+    After testing it also writes vectors of images and captions, if the model has one vector an item. It works on
+    rank 0, if there is a TensorBoard logger, with the model as Lightning validates it (in evaluation mode, without
+    gradients); random numbers stay as they are.
 
     Args:
         queries: what is searched with; their images are in the gallery.
         captions: what the images are searched for, in each language.
-        image_ids: the gallery; its first `images` are the ones that captions are found for.
+        image_ids: the gallery; its first ones are those that captions are found for.
         encode: the text input's.
         store: regions of the gallery.
-        pictures: image id → file.
-        top: how many images a query shows.
-        every: epochs between two drawings; the last epoch is drawn too.
-        images: how many images show their captions.
+        pictures: image id → file; without any there are vectors alone.
         tag: what the names in TensorBoard start with.
     """
-
-    needs_pictures: ClassVar[bool] = True
 
     def __init__(
         self, queries: Sequence[GalleryQuery], captions: Sequence[GalleryQuery], image_ids: Sequence[str],
         encode: Callable[[str, str], list[int]], store: RegionStore, pictures: Mapping[str, Path],
-        top: int = 5, every: int = 5, images: int = 4, tag: str = "gallery",
+        tag: str,
     ) -> None:  # fmt: skip
         self.queries, self.captions = list(queries), _by_language(captions)
         self.image_ids, self.rows = list(image_ids), store.rows(image_ids)
         self.encode, self.store, self.pictures = encode, store, pictures
-        self.top, self.every, self.images, self.tag = top, every, images, tag
-        self._drawn = -1
+        self.tag, self._drawn = tag, -1
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Draw, if it is the epoch's turn."""
         epoch = trainer.current_epoch
-        due = epoch % self.every == 0 or epoch + 1 == trainer.max_epochs
+        due = epoch % _EVERY == 0 or epoch + 1 == trainer.max_epochs
         if due and epoch != self._drawn and not trainer.sanity_checking:
             self._drawn = epoch
             self._draw(trainer, pl_module)
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Draw."""
-        self._draw(trainer, pl_module)
+        """Draw, and write the vectors."""
+        self._draw(trainer, pl_module, vectors=True)
 
-    def _draw(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def _draw(self, trainer: pl.Trainer, module: pl.LightningModule, vectors: bool = False) -> None:
         boards = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
-        if not (boards and trainer.is_global_zero and self.queries and (self.pictures or not self.needs_pictures)):
+        if not (boards and trainer.is_global_zero):
             return
-        with (
-            isolate_rng(include_cuda=module.device.type == "cuda"),
-            torch.no_grad(),
-            trainer.precision_plugin.val_step_context(),
-            _evaluating(module),
-        ):
-            self._show(boards[0], module, batches_of(trainer))
-
-    def _show(self, board: SummaryWriter, module: Any, step: int) -> None:
-        sheets = self._found_images(module) | {"image_to_text": self._found_captions(module)}
-        for name, sheet in sheets.items():
-            log_picture(board, f"{self.tag}/{name}", sheet, step)
+        with isolate_rng(include_cuda=module.device.type == "cuda"), trainer.precision_plugin.val_step_context():
+            if self.pictures:
+                sheets = self._found_images(module) | {"image_to_text": self._found_captions(module)}
+                for name, sheet in sheets.items():
+                    log_picture(boards[0], f"{self.tag}/{name}", sheet, batches_of(trainer))
+            if vectors and module.model.score == "inner product":
+                self._write_vectors(boards[0], module, batches_of(trainer))
 
     def _found_images(self, module: Any) -> dict[str, Image.Image]:
         words = self._encoded(module, self.queries)
@@ -182,23 +175,36 @@ class QueryGallery(pl.Callback):
             own = self.image_ids.index(query.image_id)
             hits = [
                 (self.pictures.get(self.image_ids[place]), f"{score:.3f}", place == own)
-                for score, place in _best(column, self.top)
+                for score, place in _best(column, _TOP)
             ]
             line = f"{query.text}  (rank {int((column >= column[own]).sum())} of {len(column)})"
             shown.setdefault(query.language, []).append((line, hits))
         return {language: hit_sheet(queries) for language, queries in shown.items()}
 
-    def _found_captions(self, module: Any, best: int = 2) -> Image.Image:
-        images = self._encoded_images(module, self.rows[: self.images])
-        lines: list[list[Line]] = [[] for _ in self.image_ids[: self.images]]
+    def _found_captions(self, module: Any) -> Image.Image:
+        images = self._encoded_images(module, self.rows[:_IMAGES])
+        lines: list[list[Line]] = [[] for _ in self.image_ids[:_IMAGES]]
         for language, captions in self.captions.items():
             blocks = (module.model.similarity(images, self._encoded(module, part)) for part in _parts(captions))
             scores = torch.cat([block.float().cpu() for block in blocks], dim=1)
-            for row, image_id in enumerate(self.image_ids[: self.images]):
-                for score, place in _best(scores[row], best):
+            for row, image_id in enumerate(self.image_ids[:_IMAGES]):
+                for score, place in _best(scores[row], _BEST):
                     colour = GREEN if captions[place].image_id == image_id else BLACK
                     lines[row].append((f"{language} {score:.3f}  {captions[place].text}", colour))
         return picture_sheet([([self.pictures.get(i)], text) for i, text in zip(self.image_ids, lines, strict=False)])
+
+    def _write_vectors(self, board: SummaryWriter, module: Any, step: int) -> None:
+        vectors = [self._encoded_images(module, self.rows[:_MOST])[0][:, 0].float().cpu()]
+        labels = [("images", name) for name in self.image_ids[:_MOST]]
+        for language, captions in self.captions.items():
+            vectors.append(self._encoded(module, captions[:_MOST])[0][:, 0].float().cpu())
+            labels += [(language, caption.text) for caption in captions[:_MOST]]
+        if len(labels) < _FEWEST:
+            return
+        rows = [[kind, " ".join(text.split())] for kind, text in labels]
+        heads = ["language", "text"]
+        with redirect_stdout(None):  # torch warns there of a folder of an earlier run, which it replaces
+            board.add_embedding(torch.cat(vectors), rows, tag="joint space", metadata_header=heads, global_step=step)
 
     def _encoded_images(self, module: Any, rows: np.ndarray) -> Any:
         return encoded_images(module.model, self.store.regions[rows])
@@ -210,21 +216,19 @@ class QueryGallery(pl.Callback):
 def query_galleries(
     captions: Table, languages: Sequence[str], encode: Callable[[str, str], list[int]], store: RegionStore,
     pictures: Mapping[str, Path], split: str = "val", queries: int = 3, most: int = 500,
-    kind: type[QueryGallery] = QueryGallery,
 ) -> list[pl.Callback]:  # fmt: skip
-    """A `QueryGallery` of a split: so many `queries` a language, `most` images, always the same; else []."""
+    """A `QueryGallery` of a split: so many `queries` a language, `most` images, always the same; [] if it has none."""
     choices: dict[tuple[str, str], GalleryQuery] = {}
     for row in captions.to_list():
         image_id, language = row["image_id"], row["language"]
         if row["split"] == split and row["source"] == HUMAN and language in languages:
             choices.setdefault((image_id, language), GalleryQuery(row["text"], language, image_id))
-    shown_ids = pictures if kind.needs_pictures else store
-    seen = sorted({image_id for image_id, _ in choices if image_id in shown_ids and image_id in store})
+    seen = sorted({name for name, _ in choices if name in store and (name in pictures or not pictures)})
     image_ids = random.Random(0).sample(seen, min(most, len(seen)))
     pool = [choices[name, language] for language in languages for name in image_ids if (name, language) in choices]
     shown = [query for of_language in _by_language(pool).values() for query in of_language[:queries]]
     tag = "gallery" if split == "val" else f"gallery/{split}"
-    return [kind(shown, pool, image_ids, encode, store, pictures, tag=tag)] if image_ids else []
+    return [QueryGallery(shown, pool, image_ids, encode, store, pictures, tag=tag)] if image_ids else []
 
 
 def _by_language(queries: Sequence[GalleryQuery]) -> dict[str, list[GalleryQuery]]:
@@ -240,15 +244,3 @@ def _best(scores: torch.Tensor, count: int) -> list[tuple[float, int]]:
 
 def _parts(items: Any) -> Iterator[Any]:
     return (items[start : start + _BLOCK] for start in range(0, len(items), _BLOCK))
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside, and after it for each part the mode that it had."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode

@@ -56,41 +56,24 @@ class Side(NamedTuple):
     words: Sequence[View]
 
 
-class Grounded(NamedTuple):
-    """What is drawn of an image.
-
-    Attributes:
-        boxes: (R, 4) of its real regions, corners x1, y1, x2, y2 in 0…1.
-        heads: of the model.
-        sides: captions, a language each.
-    """
-
-    boxes: NDArray[np.floating]
-    heads: Sequence[View]
-    sides: Sequence[Side]
-
-
 def grounded(
-    model: RetrievalModel, encode: Encode, regions: NDArray[np.floating], mask: NDArray[np.bool_],
-    boxes: NDArray[np.floating], captions: Sequence[tuple[str, str]],
-) -> Grounded:  # fmt: skip
+    model: RetrievalModel, encode: Encode, regions: NDArray[np.floating], captions: Sequence[tuple[str, str]]
+) -> tuple[list[View], list[Side]]:
     """What a model's heads and the words of captions look at in an image.
 
     Args:
         model: ready to be used.
         encode: the text input's.
         regions: (R, D) of the image.
-        mask: (R,) true for real regions; the others are left out.
-        boxes: (R, 4) in 0…1.
         captions: of the image, each a text and its language.
     """
-    device = device_of(model)
-    vectors, real = torch.from_numpy(regions.astype(np.float32)).to(device), torch.from_numpy(mask).to(device)
+    vectors = torch.from_numpy(regions.astype(np.float32)).to(device_of(model))
+    real = vectors.new_ones(len(vectors), dtype=torch.bool)
     with torch.no_grad():
         weights = model.region_weights(vectors[None], real[None])
-    shares = np.empty((0, len(mask))) if weights is None else weights[0].float().cpu().numpy()
-    views = [View(f"head {number}", of_head[mask]) for number, of_head in enumerate(shares, 1)]
-    return Grounded(boxes[mask], views, [_side(model, encode, vectors, real, *caption) for caption in captions])
+    shares = [] if weights is None else weights[0].float().cpu().numpy()
+    heads = [View(f"head {number}", of_head) for number, of_head in enumerate(shares, 1)]
+    return heads, [_side(model, encode, vectors, real, *caption) for caption in captions]
 
 
 def _side(
@@ -103,38 +86,42 @@ def _side(
     effects, parts = (tensor.float().cpu().numpy() for tensor in ground(model, regions, real, captions))
     content = [place for place, word in enumerate(words) if is_content_word(word, language)]
     kept = sorted(sorted(content, key=lambda place: -effects[place])[:_WORDS])
-    added = parts[:, real.cpu().numpy()].clip(0)
+    added = parts.clip(0)
     shares = added / added.sum(1, keepdims=True).clip(1e-12)
     views = [View(words[place].strip(".,;:!?"), shares[place]) for place in kept]
     return Side(f"{language_name(language)}: “{text}”", views)
 
 
-def grounding_figure(title: str, picture: Image.Image | None, shown: Grounded) -> Figure:
+def grounding_figure(
+    title: str, picture: Image.Image | None, boxes: NDArray[np.floating], heads: Sequence[View], sides: Sequence[Side]
+) -> Figure:
     """An image with its regions, and what each head and each word of its captions looks at.
 
     Args:
         title: of the model and the image.
         picture: the image; None where it is not at hand: regions are drawn in an empty frame.
-        shown: what is drawn.
+        boxes: (R, 4) of its regions, corners x1, y1, x2, y2 in 0…1.
+        heads: of the model.
+        sides: captions, a language each.
     """
-    half = _COLUMNS // max(1, len(shown.sides))
-    above = -(-(len(shown.heads) + 1) // _COLUMNS)
-    below = max((-(-len(side.words) // half) for side in shown.sides), default=0)
+    half = _COLUMNS // max(1, len(sides))
+    above = -(-(len(heads) + 1) // _COLUMNS)
+    below = max((-(-len(side.words) // half) for side in sides), default=0)
     heights = [_TEXT, above * _HIGH, _TEXT + below * _HIGH]
     figure = Figure((_COLUMNS * _WIDE, sum(heights)), dpi=DPI, layout="constrained")
     text, first, second = figure.subfigures(3, 1, height_ratios=heights, squeeze=False)[:, 0]
     text.text(0.01, 0.9, as_label(title), size="large", weight="bold", va="top")
-    text.text(0.01, 0.5, HOW if shown.heads else f"{HOW} This model has no heads.", va="top")
+    text.text(0.01, 0.5, HOW if heads else f"{HOW} This model has no heads.", va="top")
     pixels = np.asarray(picture) if picture is not None else np.full((_EMPTY, _EMPTY, 3), 0xD8, np.uint8)
     panels = _panels(first, above, _COLUMNS)
-    _draw_regions(panels[0], pixels, shown.boxes)
-    for axes, head in zip(panels[1:], shown.heads, strict=False):
-        _draw_view(axes, pixels, shown.boxes, head)
-    for side, part in zip(shown.sides, second.subfigures(1, len(shown.sides), squeeze=False)[0], strict=True):
+    _draw_regions(panels[0], pixels, boxes)
+    for axes, head in zip(panels[1:], heads, strict=False):
+        _draw_view(axes, pixels, boxes, head)
+    for side, part in zip(sides, second.subfigures(1, len(sides), squeeze=False)[0], strict=True):
         lines = textwrap.wrap(side.title, 17 * half, max_lines=2, placeholder=" …")
         part.suptitle(as_label("\n".join([*lines, ""][:2])), x=0.02, ha="left", size="medium", weight="bold")
         for axes, word in zip(_panels(part, below, half), side.words, strict=False):
-            _draw_view(axes, pixels, shown.boxes, word)
+            _draw_view(axes, pixels, boxes, word)
     return figure
 
 

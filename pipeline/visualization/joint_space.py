@@ -1,8 +1,10 @@
-"""A picture of the joint space: images, regions, captions and single words in the plane, by t-SNE."""
+"""Vectors in the plane by t-SNE: the joint space of images, regions, captions and words; a model's word vectors.
+
+Word vectors are shown as in GXN (Gu et al. 2018, Fig. 6).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,8 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from PIL import Image
+from torch.nn import functional as F
 
 from data.languages import language_name
+from data.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel
 from modules.retrieval_models.encoded import Encode, encoded_captions, encoded_images, one_vector_each
 from pipeline.visualization.plots import DPI, as_label
@@ -27,41 +31,34 @@ _COLOURS = {IMAGES: ("#7f7f7f",), REGIONS: ("#e69f00",), CAPTIONS: ("#56b4e9", "
             WORDS: ("#0b4f8a", "#a01c5f")}  # fmt: skip
 _MARKS = {IMAGES: "s", REGIONS: "^", CAPTIONS: ".", WORDS: "D"}
 _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))  # right, up
-HOW = "Each region is encoded as an image of one region, each word as a caption of one word; near is similar."
 CropOf = Callable[[int], Image.Image | None]
 """What a region looks like, by its row; None where the picture is not at hand."""
 _Box = tuple[float, float, float, float]  # left, bottom, right, top in inches
-
-
-class Contents(NamedTuple):
-    """What a picture of the joint space shows.
-
-    Attributes:
-        images: (N, R, D) their regions.
-        regions: (M, D) some of those, each encoded as an image of one region.
-        crop: what a region looks like, by its row; None where the picture is not at hand.
-        captions: language -> texts.
-        words: language -> words, each encoded as a caption of one word.
-    """
-
-    images: NDArray[np.floating]
-    regions: NDArray[np.floating]
-    crop: CropOf
-    captions: Mapping[str, Sequence[str]]
-    words: Mapping[str, Sequence[str]]
 
 
 Groups = dict[tuple[str, str], NDArray[np.floating]]
 """Kind (`images`, `regions`, `captions`, `words`) and language (empty for the first two) -> an array, a row an item."""
 
 
-def encoded_contents(model: RetrievalModel, encode: Encode, contents: Contents) -> Groups:
-    """Vectors (…, H) of all contents, of unit norm."""
+def encoded_contents(
+    model: RetrievalModel, encode: Encode, images: NDArray[np.floating], regions: NDArray[np.floating],
+    captions: Mapping[str, Sequence[str]], words: Mapping[str, Sequence[str]],
+) -> Groups:  # fmt: skip
+    """Vectors (…, H) of what a picture of the joint space shows, of unit norm.
+
+    Args:
+        model: ready to be used.
+        encode: the text input's.
+        images: (N, R, D) their regions.
+        regions: (M, D) some of those, each encoded as an image of one region.
+        captions: language -> texts.
+        words: language -> words, each encoded as a caption of one word.
+    """
     with torch.no_grad():
-        encodings = {(IMAGES, ""): encoded_images(model, contents.images)}
-        if len(contents.regions):
-            encodings["regions", ""] = encoded_images(model, contents.regions[:, None])
-        for kind, by_language in (("captions", contents.captions), ("words", contents.words)):
+        encodings = {(IMAGES, ""): encoded_images(model, images)}
+        if len(regions):
+            encodings[REGIONS, ""] = encoded_images(model, regions[:, None])
+        for kind, by_language in ((CAPTIONS, captions), (WORDS, words)):
             for language, texts in by_language.items():
                 if texts:
                     encodings[kind, language] = encoded_captions(model, encode, [(text, language) for text in texts])
@@ -77,21 +74,27 @@ def t_sne(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
     return np.asarray(reduced)
 
 
-def joint_space_figure(title: str, groups: Groups, contents: Contents) -> Figure:
-    """The joint space in the plane: kinds and languages by colour, words with their text, some regions as pictures.
+def known_words(words: Mapping[str, Sequence[str]], vocabulary: WordVocabulary) -> dict[str, list[str]]:
+    """Those of some words, by language, that the vocabulary has, in lower case; languages without one are left out."""
+    entries = {language: vocabulary.words_of(language) for language in words}
+    known = {language: [word for word in map(str.lower, some) if word in entries[language]]
+             for language, some in words.items()}  # fmt: skip
+    return {language: some for language, some in known.items() if some}
 
-    Args:
-        title: of the model.
-        groups: vectors, as `encoded_contents` gives them.
-        contents: what they are of.
-    """
-    return plane_figure(f"{title}: its joint space by t-SNE", HOW, groups, contents.words, contents.crop)
+
+def word_vectors(model: RetrievalModel, vocabulary: WordVocabulary, words: Mapping[str, Sequence[str]]) -> Groups:
+    """The word vectors of words, by language, that the vocabulary has, of unit norm; the model has some of its own."""
+    table, groups = model.word_tables[0].weight.detach().float().cpu(), Groups()
+    for language, some in words.items():
+        number = vocabulary.words_of(language)
+        groups[WORDS, language] = F.normalize(table[[number[word] for word in some]], dim=1).numpy()
+    return groups
 
 
 def plane_figure(
     heading: str, how: str, groups: Groups, words: Mapping[str, Sequence[str]], crop: CropOf = lambda _: None
 ) -> Figure:
-    """Vectors in the plane by t-SNE.
+    """Vectors in the plane by t-SNE: kinds and languages by colour, words with their text, some regions as pictures.
 
     Args:
         heading: what is shown.
@@ -105,7 +108,7 @@ def plane_figure(
     figure = Figure((_SIDE, _SIDE + _LEGEND), dpi=DPI)
     axes = figure.add_axes((0, _LEGEND / (_SIDE + _LEGEND), 1, _SIDE / (_SIDE + _LEGEND)))
     axes.set(xlim=(0, _SIDE), ylim=(0, _SIDE), xticks=[], yticks=[])
-    axes.text(0.1, _SIDE - 0.1, as_label(heading), va="top", size="large", weight="bold")
+    axes.text(0.1, _SIDE - 0.1, as_label(f"{heading} by t-SNE"), va="top", size="large", weight="bold")
     axes.text(0.1, _SIDE - 0.4, how, va="top")
     languages = list(dict.fromkeys(language for _, language in points if language))
     colours = {(kind, language): _colour(kind, language, languages) for kind, language in points}

@@ -28,21 +28,6 @@ _SHAPES = "os^Dv<>PX*hp"
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A figure of a row of bars.
-
-    Attributes:
-        label: its name.
-        value: where it ends.
-        hollow: a figure of others.
-    """
-
-    label: str
-    value: float
-    hollow: bool = False
-
-
-@dataclass(frozen=True)
 class Point:
     """A figure by a count.
 
@@ -106,34 +91,25 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
     return figure
 
 
-def by_count(title: str, axes_of: tuple[str, str], points: Sequence[Point], below: str, bars: Sequence[Bar]) -> Figure:
-    """Figures by a count on a logarithmic axis, each with its interval; and bars below them.
+def by_count(title: str, axes_of: tuple[str, str], points: Sequence[Point]) -> Figure:
+    """Figures by a count on a logarithmic axis, each with its interval.
 
     Args:
         title: what is plotted.
         axes_of: what is counted, and what the heights are.
         points: at least one.
-        below: title of the bars.
-        bars: none or more.
     """
     colours, shapes = (list(dict.fromkeys(getattr(point, name) for point in points)) for name in ("colour", "shape"))
-    heights = [max(3.6, 0.24 * (len(colours) + len(shapes))), 0.5 + 0.3 * len(bars)]
-    heights = heights[: 2 if bars else 1]
-    figure = Figure((WIDTH, 0.6 + sum(heights)), layout="constrained")
-    columns = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
-    _scatter(columns[0], points, colours, shapes)
-    columns[0].set_title(as_label(title), loc="left", fontsize="medium")
-    columns[0].set_xlabel(as_label(axes_of[0]))
-    columns[0].set_ylabel(fill(as_label(axes_of[1]), _LETTERS))
+    figure = Figure((WIDTH, 0.6 + max(3.6, 0.24 * (len(colours) + len(shapes)))), layout="constrained")
+    axes = figure.subplots()
+    _scatter(axes, points, colours, shapes)
+    axes.set_title(as_label(title), loc="left", fontsize="medium")
+    axes.set_xlabel(as_label(axes_of[0]))
+    axes.set_ylabel(fill(as_label(axes_of[1]), _LETTERS))
     of_colours = [Line2D([], [], color=_cycled(COLOURS, n), linewidth=4) for n in range(len(colours))]
     of_shapes = [Line2D([], [], color=GREY, marker=_cycled(_SHAPES, n), linestyle="") for n in range(len(shapes))]
     labels = [as_label(name) for name in (*colours, *shapes)]
     figure.legend([*of_colours, *of_shapes], labels, loc="outside right upper", fontsize="small", frameon=False)
-    if bars:
-        draw_rows(columns[1], below, [(bar.label, bar.value) for bar in bars])
-        faces = ["white" if bar.hollow else COLOURS[0] for bar in bars]
-        values = [bar.value for bar in bars]
-        columns[1].barh(range(len(values)), values, height=0.6, color=faces, edgecolor=COLOURS[0])
     return figure
 
 
@@ -154,20 +130,6 @@ def _scatter(axes: Axes, points: Sequence[Point], colours: Sequence[str], shapes
 
 def _cycled(values: Sequence[str], place: int) -> str:
     return values[place % len(values)]
-
-
-def draw_rows(axes: Axes, title: str, rows: Sequence[tuple[str, float]]) -> None:
-    """A row for each label and value, the first on top; the value stands at its right."""
-    axes.set_yticks(range(len(rows)), [as_label(label) for label, _ in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_title(as_label(title), loc="left", fontsize="medium")
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    digits = min(2, max((len(f"{value:.3g}".partition(".")[2]) for _, value in rows), default=0))
-    for place, (_, value) in enumerate(rows):
-        text = f"{value:.1f}" if abs(value) >= 10 else f"{value:.{digits}f}" if abs(value) >= 0.1 else f"{value:.2g}"
-        axes.text(1.01, place, text.replace("-", "−"), transform=axes.get_yaxis_transform(), va="center")
 
 
 def as_label(text: str) -> str:

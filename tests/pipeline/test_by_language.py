@@ -4,21 +4,19 @@ import io
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgba
 from matplotlib.text import Text
 from PIL import Image
 
 from pipeline.reporting import by_language
-from pipeline.reporting.by_language import CAPTIONS, PARAMETERS, language_figure
+from pipeline.reporting.by_language import CAPTIONS, PARAMETERS, language_figure, language_table
 from pipeline.reporting.records import Result
-from pipeline.visualization.plots import Bar, Point, as_png, by_count
+from pipeline.visualization.plots import Point, as_png, by_count
 
 POINTS = [
     Point("en", "mule: all", 100, 50.0, 48.0, 52.0),
     Point("fr", "mule: all", 20, 40.0),
     Point("en", "embn: none", 100, 51.0, 49.0, 53.0),
 ]
-BARS = [Bar("mule", 0.15), Bar("paper", 1.7, hollow=True)]
 
 
 def result(split: str, system: str, source: str, language: str, metric: str, value: float) -> Result:
@@ -36,8 +34,8 @@ def results(*languages: str) -> list[Result]:
     ]
 
 
-def test_points_and_bars_are_drawn_with_their_intervals() -> None:
-    above, below = by_count("recall", ("captions", "percent"), POINTS, "parameters", BARS).axes
+def test_points_are_drawn_with_their_intervals() -> None:
+    (above,) = by_count("recall", ("captions", "percent"), POINTS).axes
     dots = [line for line in above.lines if line.get_marker() != "None"]
     assert [float(np.ravel(dot.get_ydata())[0]) for dot in dots] == [50.0, 40.0, 51.0]
     assert len(above.lines) == len(dots) + 2  # one has no interval
@@ -46,34 +44,27 @@ def test_points_and_bars_are_drawn_with_their_intervals() -> None:
     places = [float(np.ravel(dot.get_xdata())[0]) for dot in dots]
     assert places == pytest.approx([100, 20, 100], rel=0.02)
     assert places[0] < places[2]  # of one count, side by side
-    assert [bar.get_width() for bar in below.patches] == [0.15, 1.7]
-    assert below.patches[1].get_facecolor() == to_rgba("white")
 
 
-def test_without_bars_there_is_one_panel() -> None:
-    assert len(by_count("recall", ("captions", "percent"), POINTS, "parameters", []).axes) == 1
-
-
-def test_the_figure_shows_the_results_and_the_published_parameters(monkeypatch) -> None:
+def test_the_figure_shows_the_results_and_the_table_the_parameters(monkeypatch) -> None:
     shown = []
     monkeypatch.setattr(by_language, "by_count", lambda *given: shown.append(given) or by_count(*given))
-    ((title, content),) = language_figure(results("en", "fr"), {"MULE": 1.7e6})
+    ((title, content),) = language_figure(results("en", "fr"))
     assert title == "Languages"
     assert Image.open(io.BytesIO(content)).format == "PNG"
-    _, _, points, _, bars = shown[0]
+    _, _, points = shown[0]
     assert [(one.colour, one.shape, one.count, one.value) for one in points] == [
         ("en", "mule: all", 20, 40.0), ("fr", "mule: all", 21, 41.0)
     ]  # fmt: skip
-    assert [(mark.label, mark.value, mark.hollow) for mark in bars] == [
-        ("mule", 0.154625, False), ("MULE, published", 1.7, True)
-    ]  # fmt: skip
+    table = language_table(results("en", "fr"), {"MULE": 1.7e6})
+    assert table.rows == [["mule", "0.155"], ["MULE, published", "1.7"]]
+    assert not language_table(results("en"), {"MULE": 1.7e6}).rows
 
 
-@pytest.mark.parametrize("published", [{}, {"MULE": 1.7e6, "EmbN": 2.0e6}])
-def test_every_label_lies_within_the_figure(monkeypatch, published: dict[str, float]) -> None:
+def test_every_label_lies_within_the_figure(monkeypatch) -> None:
     made = []
     monkeypatch.setattr(by_language, "as_png", lambda figure: made.append(figure) or as_png(figure))
-    language_figure(results("en", "de", "fr", "cs"), published)
+    language_figure(results("en", "de", "fr", "cs"))
     (figure,) = made
     for axes in figure.axes:
         for label in filter(Text.get_text, (axes.xaxis.label, axes.yaxis.label)):
@@ -83,11 +74,11 @@ def test_every_label_lies_within_the_figure(monkeypatch, published: dict[str, fl
 
 
 def test_of_one_language_there_is_no_figure() -> None:
-    assert language_figure(results("en"), {}) == []
+    assert language_figure(results("en")) == []
     without_counts = [one for one in results("en", "fr") if one.metric != CAPTIONS]
-    assert language_figure(without_counts, {}) == []
+    assert language_figure(without_counts) == []
 
 
 def test_it_is_the_same_file_each_time() -> None:
-    one, other = (as_png(by_count("recall", ("captions", "percent"), POINTS, "parameters", BARS)) for _ in range(2))
+    one, other = (as_png(by_count("recall", ("captions", "percent"), POINTS)) for _ in range(2))
     assert one == other

@@ -138,6 +138,7 @@ class Letters(nn.Module):
     """Finds image n by the word n; with dropout and a frozen part, to see that neither is disturbed."""
 
     languages = ("de", "en")
+    score = "inner product"
 
     def __init__(self) -> None:
         super().__init__()
@@ -252,19 +253,11 @@ def test_a_gallery_is_drawn_every_few_epochs_and_leaves_training_as_it_was(
     }
 
 
-def test_modes_come_back_part_by_part() -> None:
-    module = Module().train()
-    module.model.words.eval()
-    with dashboards._evaluating(module):
-        assert not any(part.training for part in module.modules())
-    assert module.model.dropout.training
-    assert not module.model.words.training
-
-
-def test_a_test_has_its_own_gallery_and_without_pictures_or_logger_there_is_none(
+def test_a_test_has_its_own_gallery_and_without_pictures_or_logger_nothing_is_drawn(
     store: RegionStore, pictures: dict[str, Path], tmp_path: Path
 ) -> None:
-    assert galleries(store, {}) == []
+    trainer(tmp_path / "none", galleries(store, {}, "test")).test(Module(), DataLoader(range(1)), verbose=False)
+    assert tags(tmp_path / "none" / "log")["images"] == {}
     callbacks = galleries(store, pictures, "test")
     trainer(tmp_path, callbacks).test(Module(), DataLoader(range(1)), verbose=False)
     assert set(tags(tmp_path / "log")["images"]) == {f"gallery/test/{name}" for name in ("de", "en", "image_to_text")}

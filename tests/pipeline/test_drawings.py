@@ -1,6 +1,5 @@
-"""Pictures of grounding and of the joint space: every model is drawn, padding is not, and the same each time."""
+"""Pictures of grounding and of the joint space: every model is drawn, and the same each time."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +16,17 @@ from data.regions import RegionStore, write_regions
 from data.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
 from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages
-from pipeline.visualization.grounding import NOTHING, Grounded, Side, View, grounded, grounding_figure, lit
-from pipeline.visualization.joint_space import Contents, encoded_contents, farthest, joint_space_figure, t_sne
+from pipeline.visualization.grounding import NOTHING, Side, View, grounded, grounding_figure, lit
+from pipeline.visualization.joint_space import (
+    encoded_contents,
+    farthest,
+    known_words,
+    plane_figure,
+    t_sne,
+    word_vectors,
+)
 from pipeline.visualization.pictures import cut_out
 from pipeline.visualization.plots import as_png
-from pipeline.visualization.word_vectors import known_words, word_vectors_figure
 from tests.modules.cases import ON_REGIONS
 from tests.pipeline.tiny import Tiny
 
@@ -47,17 +52,22 @@ def make(name: str, seed: int = 0) -> RetrievalModel:
     return build_model(name, **common).eval()
 
 
-def drawn(model: RetrievalModel, mask: Sequence[bool] = (True,) * R) -> Grounded:
-    return grounded(model, encode, REGIONS[0], np.array(mask), BOXES, CAPTIONS)
+def drawn(model: RetrievalModel) -> tuple[list[View], list[Side]]:
+    return grounded(model, encode, REGIONS[0], CAPTIONS)
 
 
-def contents(**other) -> Contents:
+def contents(**other) -> dict:
     given = {
-        "images": REGIONS, "regions": REGIONS[:4].reshape(-1, D), "crop": lambda place: None,
+        "images": REGIONS, "regions": REGIONS[:4].reshape(-1, D),
         "captions": {"en": ["a red bat", "the bat"] * 3, "de": ["ein roter schläger", "links"] * 3},
         "words": {"en": ["red", "bat"], "de": ["roter", "schläger"]},
     }  # fmt: skip
-    return Contents(**(given | other))
+    return given | other
+
+
+def space(name: str, picture: Image.Image | None = None) -> Figure:
+    given = contents()
+    return plane_figure("$5", "how", encoded_contents(make(name), encode, **given), given["words"], lambda _: picture)
 
 
 def frames(figure: Figure, panel: int) -> set[tuple[float, ...]]:
@@ -74,43 +84,27 @@ def texts(figure: Figure) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_model_is_drawn(name: str) -> None:
     model = make(name)
-    shown = drawn(model)
-    titles = [[word.title for word in side.words] for side in shown.sides]
+    heads, sides = drawn(model)
+    titles = [[word.title for word in side.words] for side in sides]
     assert titles == [["red", "Bat", "left"], ["links", "roter", "Schläger"]]
-    views = [*shown.heads, *(word for side in shown.sides for word in side.words)]
+    views = [*heads, *(word for side in sides for word in side.words)]
     assert all(view.shares.shape == (R,) and view.shares.min() >= 0 for view in views)
     sums = [float(view.shares.sum()) for view in views]
     assert all(one == pytest.approx(1, abs=1e-5) or one == 0 for one in sums)
     several = [drawn(make(name, seed)) for seed in range(5)]  # by chance, no word of one of them depends on a region
-    assert any(word.shares.any() for one in several for side in one.sides for word in side.words)
-    assert len(shown.heads) == {"san": 1, "dan": 2, "diverse-attention": 3}.get(name, 0)
-    figure = grounding_figure("title", None, shown)
-    assert {"4 regions", "Schläger", *(head.title for head in shown.heads)} <= {*texts(figure)}
-    vectors = encoded_contents(model, encode, contents())
+    assert any(word.shares.any() for _, one in several for side in one for word in side.words)
+    assert len(heads) == {"san": 1, "dan": 2, "diverse-attention": 3}.get(name, 0)
+    figure = grounding_figure("title", None, BOXES, heads, sides)
+    assert {"4 regions", "Schläger", *(head.title for head in heads)} <= {*texts(figure)}
+    vectors = encoded_contents(model, encode, **contents())
     assert [len(one) for one in vectors.values()] == [6, 16, 6, 6, 2, 2]
     assert all(np.allclose(np.linalg.norm(one, axis=1), 1, atol=1e-5) for one in vectors.values())
-
-
-def test_padding_is_never_drawn() -> None:
-    """Whatever padding holds: the picture is that of an image that has two regions alone."""
-    model, mask = make("diverse-attention"), np.array([False, True, False, True])
-    spoiled = REGIONS[0].copy()
-    spoiled[~mask] = 1000
-    shown = grounded(model, encode, spoiled, mask, BOXES, CAPTIONS)
-    alone = grounded(model, encode, REGIONS[0][mask], mask[mask], BOXES[mask], CAPTIONS)
-    one, other = (grounding_figure("title", None, each) for each in (shown, alone))
-    assert as_png(one) == as_png(other)
-    expected = {tuple(box) for box in BOXES[mask].tolist()}
-    assert frames(one, 0) == expected
-    assert all(frames(one, panel) <= expected for panel in range(len(one.axes)))
 
 
 def test_the_strongest_regions_are_framed_and_bright_and_a_word_without_one_says_so() -> None:
     shares, none = np.array([0.0, 0.7, 0.3, 0.0]), np.zeros(R)
     sides = [Side("English: “<b> $x$ é”", [View("bat", shares), View("red", none)])]
-    figure = grounding_figure(
-        "of $5", Image.new("RGB", (60, 40), "white"), Grounded(BOXES, [View("head 1", shares)], sides)
-    )
+    figure = grounding_figure("of $5", Image.new("RGB", (60, 40), "white"), BOXES, [View("head 1", shares)], sides)
     for panel in (1, 8):
         assert frames(figure, panel) == {tuple(BOXES[1]), tuple(BOXES[2])}
         assert [text.get_text() for text in figure.axes[panel].texts] == ["70 %", "30 %"]
@@ -124,24 +118,21 @@ def test_the_strongest_regions_are_framed_and_bright_and_a_word_without_one_says
 
 def test_pictures_are_the_same_each_time_and_with_the_picture_or_without() -> None:
     picture = Image.new("RGB", (60, 40), "#3080f0")
-    with_it = [as_png(grounding_figure("title", picture, drawn(make("san")))) for _ in range(2)]
-    assert with_it[0] == with_it[1] != as_png(grounding_figure("title", None, drawn(make("san"))))
-    given = contents(crop=lambda place: picture)
-    spaces = [as_png(joint_space_figure("t", encoded_contents(make("san"), encode, one), one))
-              for one in (given, given, contents())]  # fmt: skip
+    with_it = [as_png(grounding_figure("title", picture, BOXES, *drawn(make("san")))) for _ in range(2)]
+    assert with_it[0] == with_it[1] != as_png(grounding_figure("title", None, BOXES, *drawn(make("san"))))
+    spaces = [as_png(space("san", one)) for one in (picture, picture, None)]
     assert spaces[0] == spaces[1] != spaces[2]
 
 
 def test_the_joint_space_names_each_group_and_writes_the_words() -> None:
-    given = contents()
-    figure = joint_space_figure("of $5", encoded_contents(make("scan-t2i-avg"), encode, given), given)
+    figure = space("scan-t2i-avg")
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "images", "regions", "captions, English", "captions, German", "words, English", "words, German",
     ]  # fmt: skip
     assert {"red", "bat", "roter", "schläger"} <= {*texts(figure)}
     few = contents(regions=np.empty((0, D)), words={"en": [], "de": []})
-    assert len(encoded_contents(make("san"), encode, few)) == 3
+    assert len(encoded_contents(make("san"), encode, **few)) == 3
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -152,14 +143,14 @@ def test_word_vectors_are_those_of_the_chosen_words(shared: bool) -> None:
     model = build_model("gxn", region_dim=D, vocabulary_size=len(vocabulary), languages=["de", "en"], dim=8, word_dim=6)
     with torch.no_grad():  # the vector of a word is the number of its place alone
         model.word_tables[0].weight.copy_(torch.eye(len(vocabulary))[:, :6])
-    figure = word_vectors_figure("of $5", model, vocabulary, words)
+    figure = plane_figure("of $5", "how", word_vectors(model, vocabulary, words), words)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["words, English", "words, German"]
     assert {"red", "bat", "left", "roter", "schläger"} <= {*texts(figure)}
     before = as_png(figure)
     with torch.no_grad():
         model.word_tables[0].weight[vocabulary.encode("red", "en")[0]] = torch.tensor([9.0, 0, 0, 0, 0, 9])
-    assert as_png(word_vectors_figure("of $5", model, vocabulary, words)) != before
+    assert as_png(plane_figure("of $5", "how", word_vectors(model, vocabulary, words), words)) != before
 
 
 def test_words_are_chosen_by_the_recipe_and_those_without_a_vector_are_told(tiny: Tiny, tmp_path: Path, capsys) -> None:

@@ -9,19 +9,11 @@ import pytest
 import torch
 
 from data.corpora.scenes_grammar import Thing
-from data.corpora.scenes_objects import objects_of
+from data.corpora.scenes_objects import Recogniser, objects_of, right
 from data.pixels import middle_square
 from pipeline.analyses import object_recognition
 from pipeline.analyses.description import read_values
-from pipeline.analyses.object_recognition import (
-    DRAWN,
-    OTHER,
-    PICTURES,
-    REAL,
-    Recogniser,
-    name_of,
-    right,
-)
+from pipeline.analyses.object_recognition import DRAWN, OTHER, PICTURES, REAL, name_of
 from pipeline.corpus.prepare import pictures_of
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe

@@ -8,7 +8,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
-from pipeline.reporting.page import Page, report_page
+from pipeline.reporting.page import Page, write_pages
 from pipeline.reporting.records import Result
 from pipeline.visualization.dashboards import plain
 from pipeline.visualization.plots import as_svg, curves, intervals
@@ -60,10 +60,10 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     rows = (("none", 40.0), ("mmt-f", 42.0))
     of_all = ("tiny", "tiny", "test", "san")
     results = [Result(*of_all, row, "en", "task", "mean_recall", x, x - 1, x + 1, 1, 4) for row, x in rows]
-    path = tmp_path / "report.html"
-    page = Page("tiny & small", "", ["<b>best</b>"], {"<i>row</i>": "a & b"}, sheets, ["<u>signature</u>"])
-    report_page(path, page, results, lambda job: tmp_path / "no logs", [])
-    text = path.read_text()
+    legend, signatures = {"<i>row</i>": "a & b"}, ["<u>signature</u>"]
+    page = Page(tmp_path, "tiny & small", "", ["<b>best</b>"], legend, sheets, signatures, results)
+    write_pages(page, lambda job: tmp_path / "no logs", [])
+    text = (tmp_path / "report.html").read_text()
     assert text.count("<table>") == 1
     assert text.count("<svg") == 1
     assert "&lt;script&gt;x&lt;/script&gt;" in text
@@ -108,7 +108,7 @@ def test_what_an_mmt_looks_at_is_shown(tiny: Tiny) -> None:
 
 
 def test_the_joint_space_is_shown_of_enough_points(fresh: Tiny, monkeypatch) -> None:
-    monkeypatch.setattr("pipeline.visualization.embeddings._FEWEST", 4)
+    monkeypatch.setattr("pipeline.visualization.dashboards._FEWEST", 4)
     only = ["--vse.only=[human]", "--vse.rows={human: [en/human + de/human]}", "--vse.epochs=1", "--augment.paths=[]"]
     assert fresh.main("prepare", *only) == fresh.main("vse", *only) == 0
     folder = logs(fresh, "vse-san-human-1")

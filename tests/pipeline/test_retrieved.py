@@ -2,17 +2,18 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from data.captions import read_captions
+from data.captions import read_captions, references_of
 from data.regions import RegionStore
 from data.text import plain_words
 from modules.metrics.cider import CiderD, document_frequencies
 from pipeline.analyses.description import read_values
-from pipeline.analyses.retrieved import Retrieved, name_of, training_frequencies
+from pipeline.analyses.retrieved import name_of
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -40,10 +41,10 @@ tables:
 """
 
 
-def retrieved(folder: Path, language: str) -> Retrieved:
+def retrieved(folder: Path, language: str) -> SimpleNamespace:
     """What a finished job left of one language."""
     with np.load(folder / f"retrieved-{language}.npz") as left:
-        return Retrieved(**left)
+        return SimpleNamespace(**left)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +168,7 @@ def test_a_fold_has_a_gallery_of_its_own(made: Tiny, tmp_path: Path) -> None:
     for row in captions.to_list():
         if (row["split"], row["language"]) == ("test", "en"):
             pairs.setdefault(row["image_id"], []).append(plain_words(row["text"], "en"))
-    frequencies = training_frequencies(captions, "en")
+    frequencies = document_frequencies(references_of(captions, "en", "train").values())
     both = [CiderD([[b], [a]], frequencies).score([a, b], [0, 1]).sum() for a, b in pairs.values()]
     assert alone["retrieved_cider@1"] + alone["retrieved_cider@2"] == pytest.approx(100 * np.mean(both))
 
