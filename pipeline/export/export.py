@@ -220,24 +220,22 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     (half / "recipe.yaml").write_text(
         yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"
     )
-    languages = languages_of(recipe, chosen)
-    name = f"{network['model']}, {chosen.name}, {recipe.name}"
+    name, test = f"{network['model']}, {chosen.name}, {recipe.name}", manifest["metrics"]["test"]
+    about = {
+        "format": FORMAT, "name": name, "languages": languages_of(recipe, chosen), "regions": regions,
+        "row": chosen.name, "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": test,
+        "made": _made_of(graph, chosen), "without_regions": graph.of_translators.recipe.mmt.without_regions,
+        "reranker": second, "license": license_id,
+    }  # fmt: skip
     single = model_class(network["model"]).score_with(**network["arguments"]) == "inner product"
     of_row = replace(recipe, vse=recipe.vse.of_row(chosen.name))
     card = model_card(
-        of_row, chosen, name, languages, manifest["metrics"]["test"], about_corpus(corpus), regions,
-        [job.name for job in translators], second, single=single,
-        parameters=manifest["metrics"].get("parameters"), license_id=license_id, hub_name=hub_name,
+        of_row, about, about_corpus(corpus), [job.name for job in translators], single=single,
+        parameters=manifest["metrics"].get("parameters"), hub_name=hub_name,
     )  # fmt: skip
     (half / CARD).write_text(card, encoding="utf-8")
     files = [path for path in sorted(half.rglob("*")) if path.is_file() and path.name != _MARK]
-    about = {
-        "format": FORMAT, "name": name, "languages": languages, "regions": regions, "row": chosen.name,
-        "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": manifest["metrics"]["test"],
-        "made": _made_of(graph, chosen), "without_regions": graph.of_translators.recipe.mmt.without_regions,
-        "reranker": second, "license": license_id,
-        "files": {path.relative_to(half).as_posix(): digest_of(path) for path in files},
-    }  # fmt: skip
+    about["files"] = {path.relative_to(half).as_posix(): digest_of(path) for path in files}
     (half / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
     return name
 

@@ -8,62 +8,13 @@ from typing import Any
 from data.captions import HUMAN
 from data.slots import parse_group
 from data.taught import TEXT
-from pipeline.export.exported_files import ABOUT, RERANKER, TRANSLATORS
 from pipeline.export.picture_reading import BY_NETWORK, PIXELS, VISION
 from pipeline.recipes.overlays import captioner_network
 from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.retrieval.rows import Row
+from pipeline.visualization.pages import render
 
-_CARD = """---
-{front}
----
-
-# {name}
-
-Finds pictures from words and words from pictures, in {language_list}. Trained by Bildwort's recipe `{recipe}`
-(`recipe.yaml`) on {corpus}: {captions}.
-
-## Model
-
-`{network}`, {parameters}{vectors}. {reads}{interprets}
-
-## Figures
-
-R@K in percent on {corpus}, test; one model (seed {seed}), whose epoch was chosen on validation.
-
-| language | text→image R@1 / 5 / 10 | image→text R@1 / 5 / 10 | mean recall |
-|---|---|---|---|
-{figures}
-
-## Use
-
-In a checkout of Bildwort:
-
-```python
-from pipeline.export.exported_model import ExportedModel
-
-exported = ExportedModel.from_pretrained("{place}")
-{use}
-```
-
-Weights are safetensors; no file here is a pickle. `{about}` has a digest of each, and they are checked when loaded.
-
-## Limits
-
-- It was trained on {corpus} alone. How well it does on other pictures and sentences has not been measured.
-- It knows the languages above; of a query in another one most words are unknown to it, which is said beside the answer.
-- What it has learned is biased as its captions are; that has not been examined.{synthetic}
-
-## License
-
-{license}
-"""
-_NO_LICENSE = (
-    "Nobody has named one (`bildwort export --license` does). It depends on the pictures and captions that the model "
-    "was trained on: ask whoever shares it."
-)
-_SYNTHETIC = "\n- Some of its captions were written by machines (see above), with their mistakes."
 _WAYS = {"t2i": "text-to-image", "i2t": "image-to-text"}
 _METRICS = [(f"recall_at_{k}", f"{title} R@{k}", f"{way}_r{k}") for way, title in _WAYS.items() for k in (1, 5, 10)]
 _METRICS.append(("mean_recall", "mean recall", "mean_recall"))
@@ -88,39 +39,27 @@ def _on_hub(network: str) -> bool:
 
 
 def model_card(
-    recipe: Recipe, row: Row, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]],
-    corpus: Mapping[str, Any], regions: Mapping[str, Any] | None, translators: Sequence[str],
-    reranker: Mapping[str, Any] | None, *, single: bool = True, parameters: int | None = None,
-    license_id: str | None = None, hub_name: str | None = None,
+    recipe: Recipe, about: Mapping[str, Any], corpus: Mapping[str, Any], translators: Sequence[str], *,
+    single: bool = True, parameters: int | None = None, hub_name: str | None = None,
 ) -> str:  # fmt: skip
     """The model card.
 
     Args:
-        row: the training configuration and seed.
-        name: of the model.
-        languages: that it was trained on.
-        test: figures of the test by language, in percent.
+        recipe: with the settings of the model's row.
+        about: what `model.json` says of it.
         corpus: task, tasks of languages and label, as `about_corpus` gives them.
-        regions: how regions are found in pixels; None: they were made elsewhere.
         translators: names of those that it brings.
-        reranker: name, test figures and `first_k` of a second model; None without.
         single: it has one vector an item.
         parameters: how many; None: not said.
-        license_id: the hub's name of a license (`mit`, `cc-by-4.0`); None: nobody has named one.
         hub_name: `USER/NAME`, where it will be; None: a folder.
     """
-    types = {(slot.language, slot.source) for text in recipe.vse.rows[row.name] for slot in parse_group(text)}
-    captions = ", ".join(_learned(*of, recipe.augment) for of in sorted(types)) or "nothing more (zero-shot)"
-    written = any(source != HUMAN for _, source in types)
-    return _CARD.format(
-        front=_front_matter(recipe, name, languages, test, corpus["label"], license_id), name=name,
-        language_list=", ".join(languages), recipe=recipe.name, corpus=corpus["label"], captions=captions,
-        network=recipe.vse.model, parameters="" if parameters is None else f"{parameters:,} parameters, ",
-        vectors="one vector an item, compared by inner product" if single else "compared by a score of its own",
-        reads=_reads(recipe, regions), interprets=_brings(translators, reranker),
-        seed=row.seed, figures="\n".join(_figures(languages, test, corpus)), about=ABOUT,
-        place=hub_name or "this folder", use=_use(languages, single), synthetic=_SYNTHETIC if written else "",
-        license=f"`{license_id}`" if license_id else _NO_LICENSE,
+    types = {(slot.language, slot.source) for text in recipe.vse.rows[about["row"]] for slot in parse_group(text)}
+    return render(
+        "model_card.md", recipe=recipe, about=about, corpus=corpus, translators=translators, single=single,
+        parameters=parameters, place=hub_name or "this folder", front=_front_matter(recipe, about, corpus["label"]),
+        captions=[_learned(*of, recipe.augment) for of in sorted(types)], reads=_reads(recipe, about["regions"]),
+        figures=_figures(about["languages"], about["test"], corpus),
+        example=_PLAIN.get(about["languages"][-1], _PLAIN["en"]), written=any(source != HUMAN for _, source in types),
     )  # fmt: skip
 
 
@@ -146,30 +85,7 @@ def _reads(recipe: Recipe, regions: Mapping[str, Any] | None) -> str:
     return f"It reads pictures, from pixels: regions are found by {by}."
 
 
-def _brings(translators: Sequence[str], reranker: Mapping[str, Any] | None) -> str:
-    """What else lies in the folder."""
-    text = f" It brings translators: {', '.join(translators)} (`{TRANSLATORS}/`)." if translators else ""
-    if reranker is not None:
-        right = ", ".join(f"{language} {scores['t2i_r1']:.1f} %" for language, scores in reranker["test"].items())
-        text += (
-            f" A second model, {reranker['name']} (`{RERANKER}/`), reranks the first {reranker['first_k']} results; "
-            f"with it R@1 from text to image on test is {right}."
-        )
-    return text
-
-
-def _use(languages: Sequence[str], single: bool) -> str:
-    """A line of Python that encodes a caption."""
-    example = _PLAIN.get(languages[-1], _PLAIN["en"])
-    if single:
-        return f'vectors = exported.encode(["{example}"])  # NumPy, (1, H); pictures as Path'
-    return f'captions = exported.encode_captions(["{example}"])'
-
-
-def _front_matter(
-    recipe: Recipe, name: str, languages: list[str], test: Mapping[str, Mapping[str, float]], corpus: str,
-    license_id: str | None,
-) -> str:  # fmt: skip
+def _front_matter(recipe: Recipe, about: Mapping[str, Any], corpus: str) -> str:
     """The card's metadata in the hub's form, the test figures as its `model-index`."""
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -180,17 +96,17 @@ def _front_matter(
             dataset_name=corpus, dataset_config=language, dataset_split="test", metric_type=kind, metric_name=title,
             metric_value=round(scores[figure], 1),
         )
-        for language, scores in test.items()
+        for language, scores in about["test"].items()
         for kind, title, figure in _METRICS
     ]  # fmt: skip
     bases = [recipe.vse.pretrained, recipe.vse.image_encoder, recipe.regions.model]
     metadata = ModelCardData(
-        language=languages, license=license_id or "unknown", library_name="bildwort",
+        language=about["languages"], license=about["license"] or "unknown", library_name="bildwort",
         pipeline_tag="feature-extraction",
-        tags=["image-text-retrieval", "bildwort", *(["multilingual"] if len(languages) > 1 else [])],
+        tags=["image-text-retrieval", "bildwort", *(["multilingual"] if len(about["languages"]) > 1 else [])],
         base_model=[base for base in bases if base and _on_hub(base)] or None,
         datasets=[dataset], metrics=["recall"],
-        model_name=name, eval_results=results,
+        model_name=about["name"], eval_results=results,
     )  # fmt: skip
     return str(metadata.to_yaml(line_break="\n"))
 

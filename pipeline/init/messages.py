@@ -15,7 +15,7 @@ from data.languages import language_name
 from data.own_captions.data_sets import NO_CAPTION
 from modules.metrics.intervals import FEW
 from pipeline.engine.console import command, counted
-from pipeline.init.networks import Backbone
+from pipeline.init.networks import Chosen
 from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
 
 _SAMPLE = 500  # pictures whose sizes are looked at
@@ -87,7 +87,7 @@ def _first(names: Sequence[str]) -> str:
     return ", ".join([*names[:_SHOWN], *(["…"] if len(names) > _SHOWN else [])])
 
 
-def _by(backbone: Backbone, count: int) -> str:
+def _by(backbone: Chosen, count: int) -> str:
     """What finds the regions, and why."""
     if backbone.model is None:
         return f"{backbone.regions} a picture, by {backbone.why}"

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -50,38 +49,28 @@ _OFFLINE = "where there is internet, `hf download {} --local-dir FOLDER`, then {
 _NOWHERE = "can be had from this machine's cache of the hub, nor from the hub"
 GET_DUAL_ENCODER = _OFFLINE.format(next(iter(DUAL_ENCODERS.values())), "--backbone")
 """How to get a dual encoder."""
-_Network = TypeVar("_Network")
 
 
 @dataclass
-class Dual:
-    """A dual encoder's `model` (None: there is none), why, and seconds for the vector of a picture."""
+class Chosen:
+    """A pretrained network, or that there is none.
+
+    Attributes:
+        model: its folder, or its name on the hub; None: there is none, so regions are those of the built-in extractor.
+        why: it was chosen, or there is none.
+        seconds: that it takes for a picture.
+        regions: that it finds in a picture.
+        revision: of it on the hub, where that is not the main branch.
+    """
 
     model: str | None
     why: str
     seconds: float = 0.0
+    regions: int = 0
+    revision: str | None = None
 
 
-@dataclass
-class Backbone:
-    """What finds the regions: `model` (None: the built-in extractor), how many, why, and seconds for a picture."""
-
-    model: str | None
-    regions: int
-    why: str
-    seconds: float = 0.0
-
-
-@dataclass
-class Translator:
-    """A translator's `model` and `revision` (both None: there is none), and why."""
-
-    model: str | None
-    revision: str | None
-    why: str
-
-
-def choose_dual_encoder(wanted: str | None, pictures: Sequence[Path]) -> Dual:
+def choose_dual_encoder(wanted: str | None, pictures: Sequence[Path]) -> Chosen:
     """The dual encoder to search with; its weights have been loaded, and it has read some pictures.
 
     Args:
@@ -95,19 +84,18 @@ def choose_dual_encoder(wanted: str | None, pictures: Sequence[Path]) -> Dual:
         RecipeError: there is no such folder.
     """
     if wanted == BUILT_IN:
-        return Dual(None, "the built-in extractor was asked for")
+        return Chosen(None, "the built-in extractor was asked for")
     images = [open_picture(path) for path in pictures]
     if wanted is not None:
         place = _place(wanted, "--backbone", "dual encoder, or a network that finds regions,")
         if not _has_two_towers(place):
-            return Dual(None, f"{wanted} is no dual encoder")
+            return Chosen(None, f"{wanted} is no dual encoder")
         _require_whole(Path(place))
         return _tried_dual_encoder(place, "it was asked for", images)
-    found, reason = _first_of(DUAL_ENCODERS, lambda name, why: _tried_dual_encoder(name, why, images))
-    return found or Dual(None, f"no dual encoder {_NOWHERE} ({reason})")
+    return _first_of(DUAL_ENCODERS, lambda name, why: _tried_dual_encoder(name, why, images), "no dual encoder")
 
 
-def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int) -> Backbone:
+def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int) -> Chosen:
     """The network that finds regions; it has been loaded, and has read some pictures.
 
     Args:
@@ -121,7 +109,7 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
         RecipeError: there is no such folder.
     """
     if wanted == BUILT_IN:
-        return Backbone(None, built_in, "the built-in extractor, which was asked for")
+        return Chosen(None, "the built-in extractor, which was asked for", regions=built_in)
     images = [open_picture(path) for path in pictures]
     if wanted is not None:
         place = _place(wanted, "--backbone", "vision network")
@@ -130,22 +118,20 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
         except DataError as error:
             reason = str(error).replace("regions.model", "--backbone", 1)
             raise DataError(f"{reason}; or take a dual encoder (SigLIP 2, CLIP …): {GET_DUAL_ENCODER}") from None
-    found, reason = _first_of(BACKBONES, lambda name, why: _tried(name, why, images))
-    why = (
-        "the built-in extractor, which is for pictures of few objects on an even background: no pretrained network "
-        f"{_NOWHERE} ({reason})"
-    )
-    return found or Backbone(None, built_in, why)
+    lacking = "the built-in extractor, for pictures of few objects on an even background: no pretrained network"
+    return _first_of(BACKBONES, lambda name, why: _tried(name, why, images), lacking, built_in)
 
 
 def _first_of(
-    known: Mapping[str, str], tried: Callable[[str, str], _Network]
-) -> tuple[_Network | None, str]:  # fmt: skip
+    known: Mapping[str, str], tried: Callable[[str, str], Chosen], lacking: str, built_in: int = 0
+) -> Chosen:  # fmt: skip
     """The first network that is in the local cache of the hub and can be read, else that the hub has; or why none is.
 
     Args:
         known: kind → name on the hub.
         tried: gives the network of a name, and why it is chosen; DataError if it cannot be read.
+        lacking: what is said where there is none.
+        built_in: regions of the built-in extractor, where that finds them instead.
     """
     cached, reasons = [kind for kind, name in known.items() if _is_cached(name)], list[str]()
     for kind in dict.fromkeys([*cached, *known]):
@@ -154,10 +140,10 @@ def _first_of(
             reasons.append(reason)
             continue
         try:
-            return tried(name, f"{kind}, {where}"), ""
+            return tried(name, f"{kind}, {where}")
         except DataError as error:
             reasons.append(str(error))
-    return None, reasons[0]
+    return Chosen(None, f"{lacking} {_NOWHERE} ({reasons[0]})", regions=built_in)
 
 
 def _has_two_towers(name: str) -> bool:
@@ -186,7 +172,7 @@ def _require_whole(folder: Path) -> None:
             )
 
 
-def _tried_dual_encoder(name: str, why: str, images: Sequence[Image.Image]) -> Dual:
+def _tried_dual_encoder(name: str, why: str, images: Sequence[Image.Image]) -> Chosen:
     try:
         reader = NetworkPixels(name)
         model = image_tower(name, reader.size)[0].eval().to(device := device_of(TrainerSettings()))
@@ -202,19 +188,19 @@ def _tried_dual_encoder(name: str, why: str, images: Sequence[Image.Image]) -> D
             f"--backbone {name!r}: it has a text and an image tower, but is no dual encoder that can be read "
             f"({one_line(error)}); expected one like SigLIP 2 or CLIP: {GET_DUAL_ENCODER}"
         ) from None
-    return Dual(name, why, (time.perf_counter() - started) / max(1, len(images)))
+    return Chosen(name, why, (time.perf_counter() - started) / max(1, len(images)))
 
 
-def _tried(name: str, why: str, images: Sequence[Image.Image]) -> Backbone:
+def _tried(name: str, why: str, images: Sequence[Image.Image]) -> Chosen:
     from data.vision import VisionNetwork  # transformers' models take seconds to import
 
     network = VisionNetwork(name, None)
     started = time.perf_counter()
     network(images)
-    return Backbone(name, network.count, why, (time.perf_counter() - started) / max(1, len(images)))
+    return Chosen(name, why, (time.perf_counter() - started) / max(1, len(images)), network.count)
 
 
-def choose_translator(wanted: str | None, direction: str) -> Translator:
+def choose_translator(wanted: str | None, direction: str) -> Chosen:
     """A pretrained translator of a direction; it has been loaded.
 
     Args:
@@ -227,13 +213,13 @@ def choose_translator(wanted: str | None, direction: str) -> Translator:
         RecipeError: there is no such folder.
     """
     if wanted == NONE:
-        return Translator(None, None, "none was asked for")
+        return Chosen(None, "none was asked for")
     revision, (source, target) = None, direction.split("-")
     if wanted is None:
         name = OPUS.format(source=source, target=target)
         if not _is_cached(name) and (reason := _unreachable(name)):
-            return Translator(None, None, f"{name} is not in this machine's cache of the hub, which does not give it "
-                              f"either ({reason}); {_OFFLINE.format(name, '--translator')}")  # fmt: skip
+            return Chosen(None, f"{name} is not in this machine's cache of the hub, which does not give it either "
+                          f"({reason}); {_OFFLINE.format(name, '--translator')}")  # fmt: skip
         revision = _with_safetensors(name)
     else:
         name = _place(wanted, "--translator", "translator")
@@ -241,7 +227,8 @@ def choose_translator(wanted: str | None, direction: str) -> Translator:
         load_pretrained({"name": name, "direction": direction, "codes": {}, "revision": revision})
     except (DataError, ModelError) as error:
         raise type(error)(str(error).replace("mmt.pretrained", "--translator", 1)) from None
-    return Translator(name, revision, "it was asked for" if wanted else "OPUS-MT, a pretrained translator")
+    why = "it was asked for" if wanted else "OPUS-MT, a pretrained translator"
+    return Chosen(name, why, revision=revision)
 
 
 def _place(wanted: str, option: str, what: str) -> str:

@@ -13,7 +13,8 @@ from data.languages import language_name
 from data.own_captions.corpus import split_of_images
 from data.own_captions.detection import FoundCaptions
 from pipeline.engine.console import counted, printable
-from pipeline.init.networks import GET_DUAL_ENCODER, Backbone, Dual, Translator
+from pipeline.init.networks import GET_DUAL_ENCODER, Chosen
+from pipeline.visualization.pages import render
 
 SYSTEM = "opus"
 """What the pretrained translator is called in the recipe."""
@@ -24,64 +25,9 @@ WITHOUT_DUAL_ENCODER = (
     f"{GET_DUAL_ENCODER}"
 )
 """What it costs to have no dual encoder."""
-_ZERO_SHOT = "zero-shot"
 _LEAST_STEPS, _MOST_EPOCHS, _EPOCHS = 1000, 40, 20
 _BATCH = 64
-_DUAL_STEPS, _DUAL_EPOCHS, _CHUNK = 200, (3, 10), 16
-_FEW_CAPTIONS = 2000
-_NO_TRANSLATOR = "mmt:\n  systems: []   # no translator\n  directions: []\naugment:\n  paths: []"
-_RECIPE = """\
-# {about}
-# Written by `bildwort init`; change what you like.
-# All settings, with their documentation: `bildwort config keys`.
-seed: 1
-corpus:
-{corpus}
-{regions}
-{translation}
-{retrieval}
-"""
-_REGION_MODELS = """\
-# {cost}
-vse:
-  model: san
-  rows:   # training configurations: captions by people, and by the translator
-{rows}
-  only: [{row}]{others}
-  test: {tested}   # languages with captions by people
-  select: {tested}
-  dim: 256
-  word_dim: 100
-  min_count: {min_count}   # rarer words are unknown
-  batch_size: {size}
-  epochs: {epochs}
-  decay_epoch: {decay_epoch}
-  warmup_epochs: 3
-  learning_rate: 1.0e-3
-  # Orders what search finds first; with `model: null` there is none, which saves its training.
-  reranker: {{row: {row}, model: scan-t2i-avg}}"""
-_DUAL_ENCODER = """\
-# A dual encoder finds most pictures without training. Licenses: SigLIP and SigLIP 2 Apache 2.0, OpenAI's CLIP MIT;
-# nllb-clip and jina-clip-v2 are non-commercial (CC BY-NC 4.0).
-vse:
-  model: dual-encoder
-  pretrained: {pretrained}
-  rows:   # the network as it is; its text tower trained on these captions; both towers
-{rows}
-  row_settings:
-    zero-shot: {{epochs: 0}}
-    {fine_tuned}: {{options: {{image: full}}, interpolate: [0, 0.25, 0.5, 0.75, 1]{chunk}}}
-  only: [zero-shot, {row}]   # add {fine_tuned} if you like; it takes much longer
-  options: {{text: full, image: frozen}}   # `lora` trains less of a tower (extra `lora`)
-  test: {tested}   # languages with captions by people
-  select: {tested}
-  batch_size: {size}
-  epochs: {epochs}
-  decay_epoch: {decay_epoch}
-  warmup_epochs: 0
-  learning_rate: 1.0e-5
-  loss: null   # the one that the network was trained with
-  reranker: {{model: null}}"""
+_DUAL_STEPS, _DUAL_EPOCHS = 200, (3, 10)
 
 
 @dataclass
@@ -103,9 +49,9 @@ class Plan:
     found: FoundCaptions
     corpus: Corpus
     languages: list[str]
-    dual: Dual
-    backbone: Backbone
-    translator: Translator | None
+    dual: Chosen
+    backbone: Chosen
+    translator: Chosen | None
     target: str
 
     @cached_property
@@ -137,46 +83,30 @@ class Plan:
 
 def recipe_text(plan: Plan) -> str:
     """A recipe as commented YAML."""
-    captions, direction = plan.corpus.captions, f"{plan.languages[0]}-{plan.target}"
-    pictures, texts = counted(plan.splits.total(), "pictures"), counted(len(captions), "captions")
+    first, direction = plan.languages[0], f"{plan.languages[0]}-{plan.target}"
+    pictures, texts = counted(plan.splits.total(), "pictures"), counted(len(plan.corpus.captions), "captions")
     about = f"{pictures} and {texts} of {plan.source}, {plan.found.form}."
-    return _RECIPE.format(
-        about=" ".join(printable(about).split()),
-        corpus="\n".join(_corpus(plan)),
-        regions=_regions(plan),
-        translation=_translation(plan, direction),
-        retrieval=_retrieval(plan, direction),
-    )
-
-
-def _retrieval(plan: Plan, direction: str) -> str:
-    """The section `vse`: of a dual encoder, or of models that read regions."""
+    network = None if plan.translator is None else {"model": plan.translator.model}
+    if plan.translator is not None and network is not None and plan.translator.revision:
+        network["revision"] = plan.translator.revision
     rows = {plan.human_row: [f"{language}/human" for language in plan.languages]}
     if plan.translated:
         rows[plan.row] = [*rows[plan.human_row], f"{plan.target}/{SYSTEM}:{direction}"]
-    count = sum(one.split == "train" and one.language == plan.languages[0] for one in plan.corpus.captions)
+    count = sum(one.split == "train" and one.language == first for one in plan.corpus.captions)
     size = min(_BATCH, max(2, plan.splits["train"] // 4))
     if plan.dual.model is None:
         epochs = min(_MOST_EPOCHS, max(_EPOCHS, _LEAST_STEPS // max(1, count // size)))
     else:
         groups = rows[plan.row]
-        rows = {_ZERO_SHOT: [], plan.row: groups, FINE_TUNED: groups}
+        rows = {"zero-shot": [], plan.row: groups, FINE_TUNED: groups}
         least, most = _DUAL_EPOCHS
         epochs = min(most, max(least, _DUAL_STEPS // max(1, count * len(groups) // size)))
-    return (_REGION_MODELS if plan.dual.model is None else _DUAL_ENCODER).format(
+    return render(
+        "recipe.yaml", plan=plan, plain=_plain, about=" ".join(printable(about).split()), corpus=_corpus(plan),
+        notes=_notes(plan), source=language_name(first), target=language_name(plan.target), system=SYSTEM,
+        direction=direction, network=network, fine_tuned=FINE_TUNED, rows=rows, count=count, size=size, epochs=epochs,
         cost="\n# ".join(textwrap.wrap(WITHOUT_DUAL_ENCODER, 118, break_on_hyphens=False)),
-        pretrained=_plain(plan.dual.model),
-        rows="\n".join(f"    {name}: {_plain(mix)}" for name, mix in rows.items()),
-        row=plan.row,
-        others="   # train this one; the others are for comparison" if len(rows) > 1 else "",
-        fine_tuned=FINE_TUNED,
-        chunk=f", cached_chunk: {_CHUNK}" if size > _CHUNK else "",
-        tested=_plain(plan.tested),
-        min_count=1 if count < _FEW_CAPTIONS else 2,
-        size=size,
-        epochs=epochs,
-        decay_epoch=3 * epochs // 4,
-    )
+    )  # fmt: skip
 
 
 def _plain(value: Any) -> str:
@@ -185,48 +115,17 @@ def _plain(value: Any) -> str:
     return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in text)
 
 
-def _corpus(plan: Plan) -> list[str]:
-    """The settings of the corpus, some with a comment."""
-    settings, detected = plan.found.corpus, plan.found.languages
+def _corpus(plan: Plan) -> dict[str, Any]:
+    """The settings of the corpus."""
+    settings = plan.found.corpus
+    return {"name": settings["name"], "root": str(plan.found.root), **settings}
+
+
+def _notes(plan: Plan) -> dict[str, str]:
+    """Comments on settings of the corpus."""
     sizes = ", ".join(f"{plan.splits[split]} {split}" for split in SPLITS)
     drawn = f"drawn from the pictures' names: {sizes}" if plan.found.drawn else ""
     notes = {"root": "all paths of this section start here", "validation": drawn, "drawn": drawn}
-    if detected is not None:
+    if (detected := plan.found.languages) is not None:
         notes["languages"] = "detected" if detected.sure else "could not be told"
-    return [
-        f"  {key}: {_plain(value)}" + (f"   # {notes[key]}" if notes.get(key) else "")
-        for key, value in {"name": settings["name"], "root": str(plan.found.root), **settings}.items()
-    ]
-
-
-def _regions(plan: Plan) -> str:
-    backbone, model = plan.backbone, ""
-    if plan.dual.model is not None:
-        about = "no model of this recipe reads them; the built-in extractor finds them quickly."
-    elif backbone.model is None:
-        about = "the built-in extractor, for pictures of few objects on an even background."
-    else:
-        about = "the whole picture and its parts (a grid, or a detector's boxes), by a pretrained network."
-        model = f"  model: {_plain(backbone.model)}\n"
-    return f"# Regions: {about}\nregions:\n{model}  regions: {backbone.regions}"
-
-
-def _translation(plan: Plan, direction: str) -> str:
-    if plan.translator is None or plan.translator.model is None:
-        return _NO_TRANSLATOR
-    source, target = language_name(plan.languages[0]), language_name(plan.target)
-    network = {"model": plan.translator.model}
-    if plan.translator.revision:
-        network["revision"] = plan.translator.revision
-    return f"""\
-# {target} captions are written from the {source} ones of training pictures.
-mmt:
-  systems: [{SYSTEM}]
-  directions: [{direction}]
-  pretrained:
-    {SYSTEM}: {_plain(network)}
-augment:
-  # Several drawn translations of a caption take as many times as long. Where an image has one or two captions they may
-  # help: write {SYSTEM}:{direction}@drawn here and in vse.rows.
-  paths: ["{SYSTEM}:{direction}"]
-  searches: {{drawn: {{method: sample, captions: 5, temperature: 0.6}}}}"""
+    return notes

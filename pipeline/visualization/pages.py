@@ -1,4 +1,4 @@
-"""HTML pages, written from the templates beside this file; each page is one file that loads nothing else."""
+"""Files written from the templates beside this one: recipes, and HTML pages that load nothing else."""
 
 import re
 from functools import cache
@@ -11,22 +11,23 @@ _NUMBER = re.compile(r"[-+−]?\d[\d,.]*\b|–|not run")
 
 
 def render(template: str, **values: Any) -> str:
-    """One page.
+    """One page, or another file.
 
     Args:
         template: a file's name in `pipeline/visualization/templates`.
-        values: what it shows; texts are escaped. HTML that a template marks `safe` must be made by this package.
+        values: what it shows; in HTML texts are escaped, but for what a template marks `safe`, made by this package.
     """
     return _templates().get_template(template).render(values)
 
 
 @cache
 def _templates() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     loader = PackageLoader("pipeline.visualization", "templates")
     templates = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=loader, autoescape=select_autoescape(["html"]), undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
     templates.tests["number_text"] = lambda text: bool(_NUMBER.match(text))
     return templates

@@ -75,18 +75,18 @@ def test_the_first_dual_encoder_of_the_cache_or_else_of_the_hub_is_taken(monkeyp
     siglip2, siglip, clip = networks.DUAL_ENCODERS.values()
     tried: list[tuple[str, str]] = []
 
-    def readable(name: str, why: str, images: list) -> networks.Dual:
+    def readable(name: str, why: str, images: list) -> networks.Chosen:
         """The network of this name can be read."""
         tried.append((name, why))
-        return networks.Dual(name, why)
+        return networks.Chosen(name, why)
 
-    def broken(name: str, why: str, images: list) -> networks.Dual:
+    def broken(name: str, why: str, images: list) -> networks.Chosen:
         """That of the first name cannot."""
         if name == siglip2:
             raise DataError("no tokenizer there")
         return readable(name, why, images)
 
-    def chosen(read: Callable[..., networks.Dual], cached: str, missing: str) -> str | None:
+    def chosen(read: Callable[..., networks.Chosen], cached: str, missing: str) -> str | None:
         """The name, with one network in the cache and one that the hub has not."""
         monkeypatch.setattr(networks, "_tried_dual_encoder", read)
         monkeypatch.setattr(networks, "_is_cached", lambda name: name == cached)

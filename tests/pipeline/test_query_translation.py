@@ -159,6 +159,8 @@ def test_each_figure_names_the_task_of_its_language_and_its_queries(root: Path, 
     assert [sum(f"own split ({task})" in title for title in titles) for task in ("task1", "task2")] == [2, 2]
     with at(root):
         about = about_corpus(ran(workspace, corpus_job(recipe, workspace)))
-    card = model_card(recipe, row, "a model", ["cs", "de", "en", "fr"], test, about, None, [], None)
+    model = {"name": "a model", "languages": ["cs", "de", "en", "fr"], "regions": None, "row": row.name,
+             "seed": row.seed, "test": test, "reranker": None, "license": None}  # fmt: skip
+    card = model_card(recipe, model, about, [])
     assert "| fr (task1) | 50.0" in card
     assert "| de (task2) | 50.0" in card
