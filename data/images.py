@@ -87,6 +87,19 @@ def open_picture(picture: Path | Image.Image, size: int | None = None) -> Image.
     return fit(picture) if isinstance(picture, Image.Image) else _read(picture, fit)
 
 
+def picture_in(content: bytes, name: str) -> Image.Image:
+    """The picture in a file's contents, as `open_picture` opens it.
+
+    Args:
+        content: of the file.
+        name: as errors name it. No file is opened by it.
+
+    Raises:
+        DataError: it cannot be read as a picture.
+    """
+    return _read(BytesIO(content), lambda image: _as_rgb(image, None), name)
+
+
 def size_of(path: Path) -> tuple[int, int]:
     """Width and height of a picture file, from its first bytes.
 
@@ -141,23 +154,24 @@ def _scans(file: Path | BytesIO) -> int:
     return scans
 
 
-def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
+def _read(file: Path | BytesIO, use: Callable[[Image.Image], T], name: str = "") -> T:
+    name = name or str(file)
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if isinstance(file, Path) and file.exists() and not file.is_file():  # a pipe would be waited for
             raise ValueError("it is not a file")
-        with _opened(path) as image:
+        with _opened(file) as image:
             return use(image)
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
+        raise DataError(f"{name}: no such file") from None
     except UnidentifiedImageError:
         *most, last = FORMATS
         raise DataError(
-            f"{path}: not a readable picture (it is none of {', '.join(most)} and {last}); replace it or leave it out"
+            f"{name}: not a readable picture (it is none of {', '.join(most)} and {last}); replace it or leave it out"
         ) from None
     except MemoryError:
-        raise DataError(f"{path}: too little memory to read this picture; make it smaller, or leave it out") from None
+        raise DataError(f"{name}: too little memory to read this picture; make it smaller, or leave it out") from None
     except Exception as error:  # a damaged file can raise anything, from any of Pillow's decoders
-        raise DataError(f"{path}: not a readable picture ({one_line(error)}); replace it or leave it out") from None
+        raise DataError(f"{name}: not a readable picture ({one_line(error)}); replace it or leave it out") from None
 
 
 def _as_rgb(image: Image.Image, size: int | None) -> Image.Image:

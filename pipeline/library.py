@@ -14,7 +14,7 @@ from pipeline.export.export import export
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
-from pipeline.gallery.picture_sources import some_pictures
+from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.stages import STAGES, run_stages
@@ -106,7 +106,7 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
     """
     require_kind("index_pictures", model, ExportedModel, "a model, as load_model gives it")
     require_main_guard()
-    update_gallery(Path(gallery), model, some_pictures(Path(pictures), cores()))
+    update_gallery(Path(gallery), model, PictureFolder(Path(pictures), cores()))
     return Gallery.open(gallery, model)
 
 

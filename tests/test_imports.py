@@ -100,7 +100,7 @@ OF_EXTRAS = {
     "distributed": r"pipeline/engine/cluster\.py",
     "rjieba": r"data/segmentation\.py", "fugashi": r"data/segmentation\.py",
     "wandb": r"pipeline/training/loggers\.py",
-    "onnxruntime": r"pipeline/export/onnx_export\.py",
+    "onnxruntime": r"modules/onnx_files\.py",
     "mteb": r"pipeline/evaluation/benchmark\.py",
     "peft": r"modules/pretrained/adapters\.py",
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """Images by their regions, and sentences by their texts, as a retrieval model encodes them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -21,10 +21,11 @@ def encoded_images(model: RetrievalModel, regions: NDArray[np.floating]) -> Enco
     return model.encode_images(*model.see(seen, seen.new_ones(seen.shape[:2], dtype=torch.bool)))
 
 
-def all_images(model: RetrievalModel, batches: Iterable[NDArray[np.floating]]) -> Encodings:
+def all_images(model: RetrievalModel, regions: NDArray[np.floating], batch: int = _BATCH) -> Encodings:
     """Images as above, a batch at a time, on the CPU."""
     with torch.no_grad():
-        encoded = (encoded_images(model, batch) for batch in batches)
+        starts = range(0, len(regions), batch)
+        encoded = (encoded_images(model, regions[start : start + batch].astype(np.float32)) for start in starts)
         return Encodings.joined([Encodings.of((vectors.cpu(), mask.cpu())) for vectors, mask in encoded])
 
 

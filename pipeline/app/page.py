@@ -16,11 +16,10 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from data.language_codes import language_called
 from data.languages import language_name
 from data.pictures import SUFFIXES
-from pipeline.app.page_errors import errors_shown
 from pipeline.app.page_picture import similar, uploaded
 from pipeline.app.page_results import SearchRequest, results
 from pipeline.app.page_start import introduction, start
-from pipeline.app.page_text import plain
+from pipeline.app.page_text import errors_shown, plain
 from pipeline.app.page_translation import demonstration
 from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from data.images import open_picture, picture_in
 from data.languages import language_name
 from pipeline.app.page_results import WHY, SearchRequest, explained, show_hits, shown
 from pipeline.app.page_text import SIZE, isolated, plain, scaled
@@ -13,8 +14,6 @@ from pipeline.export.generation import captions_of_regions, generating
 from pipeline.gallery.examples import Sentence
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.hits import Hit
-from pipeline.serve.uploads import uploaded_file
-from pipeline.visualization.pictures import read_thumbnail
 
 _CAPTIONS = 3  # similar ones that are shown, of each language
 
@@ -83,9 +82,8 @@ def similar(gallery: Gallery, hits: Sequence[Hit]) -> None:
 
 def _read(exported: ExportedModel, content: bytes, name: str) -> PictureRegions:
     """The picture as it is shown and as the model reads it."""
-    with uploaded_file(content, name) as path:
-        regions, boxes = exported.regions_of(path)
-        return PictureRegions(scaled(read_thumbnail(path, SIZE)), name, regions, boxes)
+    picture = picture_in(content, name)
+    return PictureRegions(scaled(open_picture(picture, SIZE)), name, *exported.regions_of(picture))
 
 
 def _columns(title: str, lines: Mapping[str, Sequence[str]]) -> None:

@@ -1,14 +1,20 @@
-"""What the files of the page share: texts that are shown as they are, names of languages, pictures of one size."""
+"""What the files of the page share: errors, texts that are shown as they are, pictures of one size."""
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import SequenceMatcher
 from itertools import groupby
 
+import streamlit as st
 from PIL import Image
 
+from data.errors import DataError
 from data.lines import is_control
+from modules.errors import ModelError
+from pipeline.engine.machine_errors import line_of
+from pipeline.errors import RecipeError
 from pipeline.gallery.hits import Hit
 from pipeline.visualization.pictures import read_thumbnail
 
@@ -16,6 +22,20 @@ SIZE, _THINNEST = 320, 8  # pixels of the longer side of a picture, and least of
 RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")  # behind white words, of frames
 _SPACES = str.maketrans("\n\t", "  ")
 _LINKS = re.compile(r":(?=//)|@|\bwww(?=\.)", re.IGNORECASE)  # what makes a link of the text around it
+
+
+@contextmanager
+def errors_shown() -> Iterator[None]:
+    """Show an error of what is inside as one red line where it would stand; a decorator of each fragment and dialog,
+    which run by themselves."""
+    try:
+        yield
+    except (DataError, ModelError, RecipeError) as error:
+        st.error(plain(str(error)))
+    except MemoryError:
+        st.error("This machine has too little memory for this.")
+    except OSError as error:  # a full disk, a picture that is gone
+        st.error(plain(line_of(error) or str(error)))
 
 
 def plain(text: str) -> str:

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.languages import language_name
-from pipeline.app.page_errors import errors_shown
-from pipeline.app.page_text import BROWN, GREEN, marked, plain, thumbnail
+from pipeline.app.page_text import BROWN, GREEN, errors_shown, marked, plain, thumbnail
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.examples import Ambiguous, Sentence
 from pipeline.gallery.gallery import Gallery

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from data.progress import shown
+from data.vector_files import ENDINGS, ids_of, join, told_by, write_part
 from pipeline.embedding.items import CaptionLines, Items
-from pipeline.embedding.part_files import ENDINGS, ids_of, join, told_by, write_part
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import counted, info
 from pipeline.engine.files import lock, require_output, write_atomically, writing_output
@@ -60,21 +60,21 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
             _write_parts(exported, items, files)
         if items.state() != state:
             raise RecipeError(f"{partial}: its input changed while it was read; delete this folder and start again")
-        told = told_by(files)
-        if told.vectors:
+        count, left, arbitrary = told_by(files)
+        if count:
             with writing_output(output, "embed: --output"):
-                join(files, output, told.vectors)
+                join(files, output, count)
         _clear(partial)
-    if not told.vectors:
-        first = ": ".join(next(iter(told.left.items())))
-        raise RecipeError(f"embed: none of {len(told.left)} pictures can be read ({first}); give others")
-    if told.arbitrary:
-        named = ", ".join(told.arbitrary[:_NAMED]) + (" …" if len(told.arbitrary) > _NAMED else "")
-        unknown = counted(len(told.arbitrary), "captions")
+    if not count:
+        first = ": ".join(next(iter(left.items())))
+        raise RecipeError(f"embed: none of {len(left)} pictures can be read ({first}); give others")
+    if arbitrary:
+        named = ", ".join(arbitrary[:_NAMED]) + (" …" if len(arbitrary) > _NAMED else "")
+        unknown = counted(len(arbitrary), "captions")
         info(f"the model knows no word of {unknown}, so their vectors are arbitrary: {named}", colour="yellow")
-    for name, reason in told.left.items():
+    for name, reason in left.items():
         info(f"{name}: {reason}", "left out:", "yellow")
-    info(f"{output}: {counted(told.vectors, 'vectors')}, {len(told.left):,} left out")
+    info(f"{output}: {counted(count, 'vectors')}, {len(left):,} left out")
 
 
 def _is_finished(output: Path, partial: Path, about: Mapping[str, Any], force: bool) -> bool:

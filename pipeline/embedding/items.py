@@ -1,35 +1,18 @@
 """What `embed` makes vectors of: captions of a file, or pictures of a folder; a part at a time."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from data.errors import DataError
 from data.lines import byte_lines
+from data.vector_files import Part
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.picture_sources import some_pictures
-
-
-class Part(NamedTuple):
-    """Vectors of some items.
-
-    Attributes:
-        ids: of N items.
-        vectors: (N, H) float32.
-        left: items without a vector, with the reason.
-        arbitrary: ids of captions of which the model knows no word.
-    """
-
-    ids: list[str]
-    vectors: NDArray[np.float32]
-    left: Mapping[str, str]
-    arbitrary: Sequence[str] = ()
+from pipeline.gallery.picture_sources import PictureFolder
 
 
 class CaptionLines:
@@ -102,7 +85,7 @@ class Pictures:
     size = 256
 
     def __init__(self, folder: Path, workers: int) -> None:
-        self.folder, self._found = folder, some_pictures(folder, workers)
+        self.folder, self._found = folder, PictureFolder(folder, workers)
         self._names, self.count = list(self._found.paths), len(self._found.paths)
 
     def require(self, exported: ExportedModel) -> None:

@@ -216,8 +216,7 @@ class ExportedModel:
     def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
         """Encode images by what `regions_of` gives of each, (N, R, D); RecipeError if it is of another width."""
         self.require_width(regions)
-        starts = range(0, len(regions), _BATCH)
-        return all_images(self.model, (regions[start : start + _BATCH].astype(np.float32) for start in starts))
+        return all_images(self.model, regions)
 
     def require_width(self, regions: NDArray[np.floating]) -> None:
         """Refuse regions (N, R, D) of another width than the model reads, by a RecipeError."""

@@ -20,7 +20,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import gallery_of
 from pipeline.gallery.hits import Own
 from pipeline.gallery.indexing import update_gallery
-from pipeline.gallery.picture_sources import PictureFiles, Pictures, StoredRegions, some_pictures
+from pipeline.gallery.picture_sources import PictureFiles, PictureFolder, Pictures, StoredRegions
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 
@@ -58,7 +58,7 @@ def index(
         files = content.pictures
         captions, own = _captions(map(asdict, content.captions), exported.languages)
     if pictures is not None:
-        source: Pictures = some_pictures(pictures, workers)
+        source: Pictures = PictureFolder(pictures, workers)
         own = _by_file(own or {}, files, source)  # a name may be that of another picture there
         if model is not None and not own:  # both are of something else
             captions = own = None

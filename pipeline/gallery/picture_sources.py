@@ -55,24 +55,17 @@ class PictureFolder(PictureFiles):
     Args:
         folder: with pictures, in folders of their own or not.
         workers: processes that read them.
-    """
-
-    def __init__(self, folder: Path, workers: int = 1) -> None:
-        paths, left = pictures_in(folder)
-        super().__init__(paths, workers)
-        self.left = {name: why for name, why in left.items() if not is_text(name)}
-
-
-def some_pictures(folder: Path, workers: int) -> PictureFolder:
-    """The pictures of a folder that somebody names.
 
     Raises:
         DataError: there is no such folder, or no picture in it: it is another one, or its disk is not there.
     """
-    found = PictureFolder(folder, workers)
-    if not found.paths:
-        raise DataError(f"{folder}: {NO_PICTURES}")
-    return found
+
+    def __init__(self, folder: Path, workers: int = 1) -> None:
+        paths, left = pictures_in(folder)
+        if not paths:
+            raise DataError(f"{folder}: {NO_PICTURES}")
+        super().__init__(paths, workers)
+        self.left = {name: why for name, why in left.items() if not is_text(name)}
 
 
 class StoredRegions:

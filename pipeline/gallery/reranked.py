@@ -1,6 +1,6 @@
 """Pictures that were found, put in the order of a second model: for several queries, each picture is read once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from numpy.typing import NDArray
@@ -27,15 +27,17 @@ def reranked(
     """
     captions = reranker.encode_captions([text for text, _ in queries], [language for _, language in queries])
     ordered: list[list[tuple[int, float]]] = []
-    for group in _groups(found):
-        rows = list(dict.fromkeys(row for place in group for row in found[place]))
+    together = max(1, _AT_ONCE // max(map(len, found)))
+    for start in range(0, len(found), together):
+        group = found[start : start + together]
+        rows = list(dict.fromkeys(row for some in group for row in some))
         place_of = {row: place for place, row in enumerate(rows)}
         images = reranker.encode_regions(regions_at(rows))
-        for place in group:
-            own = images.select(torch.tensor([place_of[row] for row in found[place]], dtype=torch.long))
+        for place, some in enumerate(group, start):
+            own = images.select(torch.tensor([place_of[row] for row in some], dtype=torch.long))
             scores = reranker.score(own, captions.select(slice(place, place + 1)))[:, 0]
             order = scores.argsort(descending=True, stable=True).tolist()
-            ordered.append([(found[place][one], float(scores[one])) for one in order])
+            ordered.append([(some[one], float(scores[one])) for one in order])
     return ordered
 
 
@@ -46,15 +48,3 @@ def require_alike(first: ExportedModel, second: ExportedModel) -> None:
             f"{second.folder}: it reads other regions than {first.name}; a second model must be trained on the same "
             "corpus with the same `regions`"
         )
-
-
-def _groups(found: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Neighbouring queries that together have no more pictures than may be in memory."""
-    group, rows = list[int](), set[int]()
-    for place, some in enumerate(found):
-        if group and len(rows.union(some)) > _AT_ONCE:
-            yield group
-            group, rows = [], set()
-        group.append(place)
-        rows.update(some)
-    yield group

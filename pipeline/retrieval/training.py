@@ -48,7 +48,7 @@ from pipeline.training.model_files import load_best, save_model
 from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import evaluate_split, fit, log_folder, make_trainer
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
-from pipeline.vectors.images import IMAGES, image_arguments, images_in, images_to_read, network_arguments, start_images
+from pipeline.vectors.images import IMAGES, encoder_arguments, images_in, images_to_read
 from pipeline.vectors.teaching import taught_jobs, with_sentences, with_taught
 from pipeline.visualization.dashboards import query_galleries
 
@@ -225,7 +225,8 @@ class _Run:
         module = self._module(arguments, data.types)
         advise_on_regions(module.model, store)
         started = start_words(module.model, settings, captions, mix.types, text, folder)
-        start_images(module.model, settings)
+        if settings.image_encoder is not None and module.model.image_encoder is not None:
+            module.model.image_encoder.load(settings.image_encoder)
         start_network(module, settings, inputs.get(IMAGES))
         start_weights(module.model, [inputs[f"start-{number}"] for number in range(len(settings.start))])
         start_scale(module)
@@ -283,10 +284,9 @@ class _Run:
         settings = self.settings
         arguments = {"region_dim": store.dim, "vocabulary_size": len(text), "languages": self.languages}
         arguments |= {name: getattr(settings, name) for name in ("dim", "word_dim", "dropout", "pretrained")}
-        arguments |= network_arguments(settings)
         if settings.pretrained_vectors != "words":  # a model that reads a vector a sentence
             arguments |= {name: getattr(settings, name) for name in ("pretrained_vectors", "pretrained_layer")}
-        return arguments | image_arguments(settings) | settings.options
+        return arguments | encoder_arguments(settings) | settings.options
 
     def _module(self, arguments: dict[str, Any], types: list[str]) -> Retrieval:
         settings = self.settings

@@ -37,7 +37,7 @@ from pipeline.retrieval.reranking import by_likelihood, on_first_lists
 from pipeline.retrieval.rows import Row, slots_of
 from pipeline.retrieval.training import Training
 from pipeline.translation.augment import captions_headline, captions_in, leave_written, training_images
-from pipeline.vectors.images import image_arguments, images_in, network_arguments, test_inputs
+from pipeline.vectors.images import encoder_arguments, images_in, test_inputs
 from pipeline.vectors.teaching import require_taught
 
 CAPTIONS_VERSION = 1
@@ -80,8 +80,7 @@ def require_parts(recipe: Recipe) -> None:
         for setting in ("pretrained", "image_encoder"):
             if (network := getattr(settings, setting)) is not None:
                 require_network(network, f"vse.{setting}")
-        image_arguments(settings)
-        network_arguments(settings)
+        encoder_arguments(settings)
         if "lora" in (settings.options.get("text"), settings.options.get("image")):
             require_peft()
 

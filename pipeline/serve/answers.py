@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from data.images import picture_in
 from data.reading import Reading
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.generation import POINTER, read_pointer
 from pipeline.gallery.hits import Query, no_gallery
-from pipeline.serve.uploads import uploaded_file
 
 _ARBITRARY = "none of the words is known, so the vector is arbitrary"
 Record = dict[str, Any]
@@ -191,11 +191,7 @@ class Answers:
 
 def _regions(exported: ExportedModel, pictures: Sequence[Upload]) -> NDArray[np.floating]:
     """Regions (N, R, D) of pictures as the model reads them."""
-    read = []
-    for content, name, _ in pictures:
-        with uploaded_file(content, name) as path:
-            read.append(exported.regions_of(path)[0])
-    return np.stack(read)
+    return np.stack([exported.regions_of(picture_in(content, name))[0] for content, name, _ in pictures])
 
 
 def _vectors(exported: ExportedModel, vectors: NDArray[np.float32], notes: list[str]) -> Record:

@@ -4,12 +4,10 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Form, Request, Response, UploadFile
 from fastapi import Query as Parameter
-from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
@@ -68,8 +66,7 @@ def create_app(answers: Answers, names: Sequence[str], largest: int = LARGEST) -
         "Content Too Large": f"the body is larger than {largest / 2**20:g} MB",
         "Invalid host header": "this service does not answer to this name; start it with --hosts NAME",
     }
-    app.add_middleware(_Details, details=details)
-    app.add_middleware(_OfForeignPages, names=hosts)
+    app.add_middleware(_Outermost, names=hosts, details=details)
     _explain_errors(app, details)
     thread = ThreadPoolExecutor(1, "answers")
     _add_words(app, answers, thread)
@@ -154,40 +151,28 @@ def _checked(sentences: list[str]) -> list[str]:
 def _explain_errors(app: FastAPI, details: Mapping[str, str]) -> None:
     """Let each error be `{"detail": …}`, one line that a person can act on; `details` has those of libraries."""
 
-    async def problem(status: int, request: Request, error: Exception) -> Response:
-        """An error of ours."""
-        return JSONResponse({"detail": " ".join(str(error).split())}, status)
+    async def explained(request: Request, error: Exception) -> Response:
+        """An error as an answer."""
+        status, detail = _told_of(error, details)
+        return JSONResponse({"detail": detail}, status, getattr(error, "headers", None))
 
-    async def invalid(request: Request, error: Exception) -> Response:
-        """A parameter that is missing or of another type."""
-        assert isinstance(error, RequestValidationError)
-        return JSONResponse({"detail": "; ".join(map(_said_of, error.errors()))}, 422)
+    for kind in (DataError, ModelError, RecipeError, RequestValidationError, OSError, HTTPException, MemoryError):
+        app.add_exception_handler(kind, explained)
 
-    async def of_machine(request: Request, error: Exception) -> Response:
-        """A file that cannot be read."""
-        assert isinstance(error, OSError)
-        return JSONResponse({"detail": line_of(error) or str(error)}, 503)
 
-    async def of_body(request: Request, error: Exception) -> Response:
-        """A body that cannot be read, be it for a temporary file that cannot be written."""
-        assert isinstance(error, HTTPException)
-        if isinstance(error.__cause__, OSError):
-            return await of_machine(request, error.__cause__)
-        error.detail = details.get(error.detail, error.detail)
-        return await http_exception_handler(request, error)
-
-    async def of_memory(request: Request, error: Exception) -> Response:
-        """Too little memory."""
-        return JSONResponse({"detail": "this machine has too little memory for this; ask again, or for less"}, 503)
-
-    for kind in (DataError, ModelError, RecipeError):
-        app.add_exception_handler(kind, partial(problem, 422))
-    for kind in (NotReadyError, BusyError):
-        app.add_exception_handler(kind, partial(problem, 503))
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(OSError, of_machine)
-    app.add_exception_handler(HTTPException, of_body)
-    app.add_exception_handler(MemoryError, of_memory)
+def _told_of(error: BaseException, details: Mapping[str, str]) -> tuple[int, str]:
+    """The status of an error, and what is said of it."""
+    if isinstance(error, RequestValidationError):  # a parameter that is missing or of another type
+        return 422, "; ".join(map(_said_of, error.errors()))
+    if isinstance(error, HTTPException):
+        if isinstance(error.__cause__, OSError):  # a body whose temporary file cannot be written
+            return _told_of(error.__cause__, details)
+        return error.status_code, details.get(error.detail, error.detail)
+    if isinstance(error, OSError):  # a file that cannot be read
+        return 503, line_of(error) or str(error)
+    if isinstance(error, MemoryError):
+        return 503, "this machine has too little memory for this; ask again, or for less"
+    return 503 if isinstance(error, NotReadyError | BusyError) else 422, " ".join(str(error).split())
 
 
 def _said_of(error: Mapping[str, Any]) -> str:
@@ -200,71 +185,57 @@ def _said_of(error: Mapping[str, Any]) -> str:
     return f"{name}: {error['msg']}"
 
 
-class _OfForeignPages:
+class _Outermost:
     """Refuses what another page lets a browser send here, and lets no browser guess what an answer is.
+
+    It gives the errors that middleware tells in plain text, and the end of the service, the form of all others,
+    `{"detail": …}`.
 
     Args:
         app: that answers all else.
         names: that the service answers to.
-    """
-
-    def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
-        self._app, self._names = app, names
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        origin = Headers(scope=scope).get("Origin") if scope["type"] == "http" else None
-        host = "" if origin is None else origin.partition("://")[2].lower()
-        name = host if host.endswith("]") else re.sub(r":\d+$", "", host)
-        known = name != "" and any(
-            one == "*" or one.lower() == name or (one.startswith("*") and name.endswith(one[1:])) for one in self._names
-        )
-
-        async def send_plainly(message: Message) -> None:
-            """Add the header."""
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
-            await send(message)
-
-        if origin is None or known:
-            await self._app(scope, receive, send_plainly)
-        else:
-            detail = f"the request is of a page of {origin[:100]!r}, which this service is not for"
-            await JSONResponse({"detail": detail}, 403)(scope, receive, send_plainly)
-
-
-class _Details:
-    """Gives the errors that middleware tells in plain text, and the end of the service, the form of all others,
-    `{"detail": …}`.
-
-    Args:
-        app: that answers.
         details: what is said instead of a text.
     """
 
-    def __init__(self, app: ASGIApp, details: Mapping[str, str]) -> None:
-        self._app, self._details = app, details
+    def __init__(self, app: ASGIApp, names: Sequence[str], details: Mapping[str, str]) -> None:
+        self._app, self._names, self._details = app, names, details
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         status = 0
 
         async def send_detail(message: Message) -> None:
-            """Hold back the start of such an error until its text is known."""
+            """Add the header; hold back the start of such an error until its text is known."""
             nonlocal status
-            if message["type"] == "http.response.start" and message["status"] >= 400:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
                 kind = Headers(raw=message["headers"]).get("Content-Type", "")
-                status = message["status"] if kind.startswith("text/plain") else 0
+                status = message["status"] if message["status"] >= 400 and kind.startswith("text/plain") else 0
                 if status:
                     return
             if status:
                 text = message["body"].decode()
-                await JSONResponse({"detail": self._details.get(text, text)}, status)(scope, receive, send)
+                await tell(status, self._details.get(text, text))
             else:
                 await send(message)
 
+        async def tell(status: int, detail: str) -> None:
+            """Answer by an error."""
+            await JSONResponse({"detail": detail}, status)(scope, receive, send_detail)
+
+        origin = Headers(scope=scope).get("Origin") if scope["type"] == "http" else None
+        if origin is not None and not self._is_ours(origin):
+            await tell(403, f"the request is of a page of {origin[:100]!r}, which this service is not for")
+            return
         try:
             await self._app(scope, receive, send_detail)
         except asyncio.CancelledError:  # uvicorn, after it has waited for requests to end
-            detail = "the service is being stopped; ask again when it runs"
-            await JSONResponse({"detail": detail}, 503)(scope, receive, send)
+            await tell(503, "the service is being stopped; ask again when it runs")
+
+    def _is_ours(self, origin: str) -> bool:
+        """Is it the service itself, by one of its names?"""
+        host = origin.partition("://")[2].lower()
+        name = host if host.endswith("]") else re.sub(r":\d+$", "", host)
+        return name != "" and any(
+            one == "*" or one.lower() == name or (one.startswith("*") and name.endswith(one[1:])) for one in self._names
+        )

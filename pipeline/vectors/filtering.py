@@ -17,6 +17,7 @@ from data.languages import language_evidence
 from data.regions import RegionStore
 from modules.metrics.translation import sentence_chrf
 from modules.retrieval_models.encoded import all_images, sorted_captions
+from modules.search.encodings import Encodings
 from modules.search.margins import own_image_margins
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
@@ -110,8 +111,8 @@ def _by_image(new: Sequence[Caption], inputs: Mapping[str, Path], trainer: Train
     place = {image: number for number, image in enumerate(ids)}
     store = images_in(inputs)
     rows = store.rows(ids)
-    starts = range(0, len(rows), _IMAGES)
-    images = all_images(model, (store.take(rows[start : start + _IMAGES]).astype(np.float32) for start in starts))
+    parts = (store.take(rows[start : start + _IMAGES]) for start in range(0, len(rows), _IMAGES))
+    images = Encodings.joined([all_images(model, part) for part in parts])
     captions = sorted_captions(model, text.encode, [(caption.text, caption.language) for caption in new])
     own = torch.tensor([place[caption.image_id] for caption in new])
     margins: list[float] = own_image_margins(model.cpu().similarity, images, captions, own).tolist()

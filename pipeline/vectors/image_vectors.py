@@ -190,8 +190,7 @@ def write_vectors(
 
 def _encoded(model: RetrievalModel, images: NDArray[Any]) -> NDArray[np.float32]:
     """Vectors (N, H) of what a model is given of images (N, R, D)."""
-    batches = (images[start : start + _BATCH].astype(np.float32) for start in range(0, len(images), _BATCH))
-    return all_images(model, batches).single().float().numpy()
+    return all_images(model, images, _BATCH).single().float().numpy()
 
 
 def _write(folder: Path, ids: list[str], encode: Callable[[int], Iterable[NDArray[np.float32]]]) -> None:

@@ -8,7 +8,7 @@ from data.pixels import open_images
 from data.regions import RegionStore
 from modules.pretrained.dual_network import dual_network_arguments
 from modules.pretrained.image_encoder import image_encoder_arguments
-from modules.retrieval_models import RetrievalModel, model_class
+from modules.retrieval_models import model_class
 from pipeline.corpus.pixels import network_pictures_job, pictures_job, pixels_job
 from pipeline.engine.job import Job
 from pipeline.recipes.retrieval_settings import VseSettings
@@ -84,37 +84,17 @@ def images_in(inputs: Mapping[str, Path]) -> RegionStore:
     return open_images(inputs[IMAGES] if IMAGES in inputs else inputs["corpus"] / "regions")
 
 
-def image_arguments(settings: VseSettings) -> dict[str, Any]:
-    """The argument of a model that is its image encoder; none where it has none.
+def encoder_arguments(settings: VseSettings) -> dict[str, Any]:
+    """The arguments of a model that are its image encoder or its dual encoder; none where it has neither.
 
     Raises:
-        ModelError: there is no such network, or it does not read pictures of this size.
+        ModelError: there is no such network, it does not read pictures of this size, or it has no two towers.
     """
-    if settings.image_encoder is None:
-        return {}
-    return {"image_encoder": image_encoder_arguments(settings.image_encoder, settings.image_encoder_size)}
-
-
-def start_images(model: RetrievalModel, settings: VseSettings) -> None:
-    """Load the pretrained weights of a new model's image encoder, if it has one.
-
-    Raises:
-        ModelError: they are not there, or not whole.
-    """
+    kind, arguments = model_class(settings.model), dict[str, Any]()
     if settings.image_encoder is not None:
-        assert model.image_encoder is not None
-        model.image_encoder.load(settings.image_encoder)
-
-
-def network_arguments(settings: VseSettings) -> dict[str, Any]:
-    """The argument of a model that is its dual encoder; none where it has none.
-
-    Raises:
-        ModelError: there is no such network, or it has no two towers.
-    """
-    kind = model_class(settings.model)
-    if not kind.on_network:
-        return {}
-    assert settings.pretrained is not None
-    towers = "text" if kind.vectors_with(**settings.options) else "both"
-    return {"network": dual_network_arguments(settings.pretrained) | {"towers": towers}}
+        arguments["image_encoder"] = image_encoder_arguments(settings.image_encoder, settings.image_encoder_size)
+    if kind.on_network:
+        assert settings.pretrained is not None
+        towers = "text" if kind.vectors_with(**settings.options) else "both"
+        arguments["network"] = dual_network_arguments(settings.pretrained) | {"towers": towers}
+    return arguments

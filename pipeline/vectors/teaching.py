@@ -1,7 +1,8 @@
 """The jobs that encode, by a teacher, the sentences whose translations a student learns."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,14 +204,10 @@ def _encode(
 
     def encode(tokens: torch.Tensor) -> NDArray[np.float32]:
         """Vectors (B, H) of tokens (B, L)."""
-        lengths = (tokens > 0).sum(1)
-        index = torch.full_like(lengths, model.languages.index(language))
-        device = next(model.parameters()).device
         with torch.inference_mode():
-            vectors = model.encode_captions(tokens.to(device), lengths, index.to(device))[0][:, 0]
+            vectors = model.encode_sentences([row[row > 0].tolist() for row in tokens], language)[0][:, 0]
         array: NDArray[np.float32] = vectors.float().cpu().numpy()
         return array
 
-    read: Callable[[str], list[int]] = lambda sentence: text.encode(sentence, language)  # noqa: E731
-    count = compute_vectors(texts, read, encode, folder, folder / "checkpoints")
+    count = compute_vectors(texts, partial(text.encode, language=language), encode, folder, folder / "checkpoints")
     return count, int(np.load(folder / "vectors.npy", mmap_mode="r").shape[1])

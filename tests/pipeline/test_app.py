@@ -19,7 +19,7 @@ from pipeline.gallery import examples
 from pipeline.gallery.examples import Ambiguous, Sentence
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
-from pipeline.gallery.picture_sources import PictureFolder
+from pipeline.gallery.picture_sources import PictureFiles, PictureFolder
 from tests.pipeline.drawn import draw
 from tests.pipeline.tiny import ROOT, Tiny
 from tests.screenshots import appears, browser, drop, press, served, switch_on
@@ -330,10 +330,7 @@ def test_a_language_that_only_translators_read_is_searched_by_translation(used_e
 
 
 def test_nothing_is_found_in_an_empty_gallery(gallery: Path, tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "none").mkdir()
-    update_gallery(
-        tmp_path / "gallery", ExportedModel.load(gallery.parent / "model"), PictureFolder(tmp_path / "none"), {}
-    )
+    update_gallery(tmp_path / "gallery", ExportedModel.load(gallery.parent / "model"), PictureFiles({}), {})
     page = opened(tmp_path / "gallery", monkeypatch)
     assert not any(one.key and one.key.startswith("example") for one in page.button)
     toggle(page, "Why?").set_value(True)

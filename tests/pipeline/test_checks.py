@@ -230,7 +230,7 @@ ADAPTED = "model: dual-encoder, pretrained: some/network, options: {text: lora}"
     "row", [f"{{{ADAPTED}}}", f"{{model: student, teacher: {{row: none, {ADAPTED}}}}}"], ids=["a row", "a teacher"]
 )
 def test_a_package_that_any_training_lacks_is_told_before_anything_is_prepared(row: str, monkeypatch) -> None:
-    monkeypatch.setattr(vse, "network_arguments", lambda settings: {})
+    monkeypatch.setattr(vse, "encoder_arguments", lambda settings: {})
     monkeypatch.setattr(adapters, "find_spec", lambda name: None)
     recipe = load_recipe("scenes", ["--vse.only=[mt-f]", f"--vse.row_settings={{mt-f: {row}}}"])
     with pytest.raises(ModelError, match=r"^lora needs the package peft"):

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from data.vector_files import Part, ids_of
 from modules.retrieval_models.base import MODELS
 from pipeline.embedding.embed import embed
-from pipeline.embedding.items import CaptionLines, Part, Pictures
-from pipeline.embedding.part_files import ids_of
+from pipeline.embedding.items import CaptionLines, Pictures
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from tests.pipeline.tiny import Tiny

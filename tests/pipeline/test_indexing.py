@@ -15,7 +15,7 @@ from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
-from pipeline.gallery.picture_sources import PictureFolder
+from pipeline.gallery.picture_sources import PictureFiles, PictureFolder
 from tests.pipeline.drawn import draw, names
 from tests.pipeline.kills import Kills, Moment, but_one
 from tests.pipeline.tiny import Tiny, at
@@ -94,12 +94,10 @@ def test_what_no_generation_needs_is_cleared_away(exported: ExportedModel, own: 
     assert len(list((made / "captions").iterdir())) == 1
 
 
-def test_an_empty_folder_is_an_empty_gallery(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
+def test_a_gallery_can_become_empty(exported: ExportedModel, own: Path, tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
     update_gallery(gallery, exported, PictureFolder(own), {})
-    shutil.rmtree(own)
-    own.mkdir()
-    update = update_gallery(gallery, exported, PictureFolder(own))
+    update = update_gallery(gallery, exported, PictureFiles({}))
     assert (update.pictures, update.gone) == (0, 6)
     assert Gallery.open(gallery, exported).search("a bat") == []
 
@@ -171,8 +169,7 @@ def test_a_picture_that_changes_while_it_is_read_is_left_for_the_next_update(
 
 
 def test_nothing_at_all_is_a_gallery_too(exported: ExportedModel, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    update = update_gallery(tmp_path / "gallery", exported, PictureFolder(tmp_path / "empty"), {})
+    update = update_gallery(tmp_path / "gallery", exported, PictureFiles({}), {})
     assert (update.pictures, update.captions) == (0, {})
     assert Gallery.open(tmp_path / "gallery").search("a bat") == []
 

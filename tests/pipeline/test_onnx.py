@@ -12,6 +12,7 @@ import torch
 
 from data.padding import pad
 from data.text_inputs import PretrainedTokens
+from modules import onnx_files
 from modules.pretrained.image_encoder import image_encoder_arguments
 from modules.retrieval_models import build_model
 from pipeline.errors import RecipeError
@@ -44,7 +45,7 @@ def test_models_on_a_pretrained_text_model_are_written(
     folder = save(kind, tmp_path / "text")
     on_it = replace(exported, text=PretrainedTokens(str(folder)))
     on_it = with_model(on_it, "san", pretrained=str(folder), pretrained_vectors=vectors)
-    assert write_onnx(on_it, tmp_path / "onnx") <= onnx_export.TOLERANCE
+    assert write_onnx(on_it, tmp_path / "onnx") <= onnx_files.TOLERANCE
     assert on_it.encode(TEXTS, "en") == pytest.approx(
         vectors_by(tmp_path / "onnx", on_it, np.ones((1, 2, on_it.model.input_dim)))[1], abs=1e-4
     )
@@ -55,7 +56,7 @@ def test_models_with_an_image_encoder_are_written(exported: ExportedModel, tmp_p
     """They read pixels."""
     arguments = image_encoder_arguments(str(make_network("resnet", tmp_path / "resnet")), 40)
     on_it = with_model(exported, "san", region_dim=3 * 40**2, image_encoder=arguments)
-    assert write_onnx(on_it, tmp_path / "onnx") <= onnx_export.TOLERANCE
+    assert write_onnx(on_it, tmp_path / "onnx") <= onnx_files.TOLERANCE
 
 
 def vectors_by(folder: Path, exported: ExportedModel, regions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +97,7 @@ NAMES = ["dan", "vse", "vse-inf", "embn", "mule", "mlmme", "diverse-attention", 
 def test_models_of_one_vector_an_item_are_written(exported: ExportedModel, name: str, tmp_path: Path) -> None:
     """Each caption by the encoder of its language."""
     model = with_model(exported, name)
-    assert write_onnx(model, tmp_path / "onnx") <= onnx_export.TOLERANCE
+    assert write_onnx(model, tmp_path / "onnx") <= onnx_files.TOLERANCE
     regions = np.random.default_rng(1).normal(size=(2, 3, model.model.input_dim)).astype(np.float32)
     images, captions = vectors_by(tmp_path / "onnx", model, regions)
     np.testing.assert_allclose(images, model.encode_regions(regions).single(), atol=1e-4)
@@ -161,7 +162,7 @@ def test_vectors_that_differ_are_not_left(
     """An older file stays."""
     (tmp_path / "onnx").mkdir()
     (tmp_path / "onnx" / "onnx.json").write_text("older")
-    monkeypatch.setattr(onnx_export, "TOLERANCE", -1.0)
+    monkeypatch.setattr(onnx_files, "TOLERANCE", -1.0)
     with pytest.raises(RecipeError, match=r"vectors of images\.onnx differ by .* more than -1\.0: it is not written"):
         write_onnx(with_model(exported, "vse"), tmp_path / "onnx")
     assert (tmp_path / "onnx" / "onnx.json").read_text() == "older"

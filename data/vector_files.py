@@ -1,18 +1,17 @@
-"""Vectors on disk: a Parquet file a part while they are computed, then one file of the form that is asked for."""
+"""Vectors for other programs: a Parquet file a part while they are computed, then one file of the form asked for."""
 
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyarrow.csv import WriteOptions, write_csv
-
-from pipeline.embedding.items import Part
 
 ENDINGS = (".parquet", ".csv", ".npy")
 """Of the forms that vectors can be written in."""
@@ -20,18 +19,20 @@ _HALF = "half"  # a file that is being written
 _LEFT, _ARBITRARY = b"left", b"arbitrary"  # in a part's metadata, as JSON; see `Part`
 
 
-class Told(NamedTuple):
-    """What parts say of themselves.
+class Part(NamedTuple):
+    """Vectors of some items.
 
     Attributes:
-        vectors: how many.
+        ids: of N items.
+        vectors: (N, H) float32.
         left: items without a vector, with the reason.
         arbitrary: ids of captions of which the model knows no word.
     """
 
-    vectors: int
+    ids: list[str]
+    vectors: NDArray[np.float32]
     left: Mapping[str, str]
-    arbitrary: Sequence[str]
+    arbitrary: Sequence[str] = ()
 
 
 def ids_of(output: Path) -> Path:
@@ -49,15 +50,15 @@ def write_part(part: Part, model: str, path: Path) -> None:
         pq.write_table(pa.table(columns).replace_schema_metadata(about), file)
 
 
-def told_by(files: Sequence[Path]) -> Told:
-    """What all parts say together."""
+def told_by(files: Sequence[Path]) -> tuple[int, dict[str, str], list[str]]:
+    """How many vectors all parts have, and what is `left` and `arbitrary` of them."""
     count, left, arbitrary = 0, dict[str, str](), list[str]()
     for path in files:
         about = pq.read_metadata(path)
         count += about.num_rows
         left |= json.loads(about.metadata[_LEFT])
         arbitrary += json.loads(about.metadata.get(_ARBITRARY, b"[]"))
-    return Told(count, left, arbitrary)
+    return count, left, arbitrary
 
 
 def join(files: Sequence[Path], output: Path, count: int) -> None:
@@ -68,38 +69,33 @@ def join(files: Sequence[Path], output: Path, count: int) -> None:
         output: the file; with ids beside it (`ids_of`) if it is NumPy's.
         count: vectors of all parts.
     """
-    partial, schema = files[0].parent, pq.read_schema(files[0])
-    if output.suffix == ".parquet":
-        with _whole(output, partial) as file, pq.ParquetWriter(file, schema.remove_metadata()) as writer:
+    partial, schema = files[0].parent, pq.read_schema(files[0]).remove_metadata()
+    if output.suffix == ".npy":
+        with _whole(ids_of(output), partial) as file:
             for path in files:
-                writer.write_table(pq.read_table(path).replace_schema_metadata(None))
-    elif output.suffix == ".csv":
-        with _whole(output, partial) as file:
-            for path in files:
-                write_csv(_numbers(pq.read_table(path)), file, WriteOptions(include_header=path == files[0]))
-    else:
-        _join_arrays(files, output, (count, schema.field("vector").type.list_size))
-
-
-def _join_arrays(files: Sequence[Path], output: Path, shape: tuple[int, int]) -> None:
-    """Join parts to NumPy's form, without a copy of all in memory."""
-    partial = files[0].parent
-    with _whole(ids_of(output), partial) as file:
-        for path in files:
-            file.write("".join(f"{name}\n" for name in pq.read_table(path, columns=["id"])["id"].to_pylist()).encode())
+                file.write("".join(f"{name}\n" for name in pq.read_table(path)["id"].to_pylist()).encode())
     with _whole(output, partial) as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-        for path in files:
-            for vectors in pq.read_table(path, columns=["vector"])["vector"].chunks:
-                file.write(vectors.flatten().to_numpy().astype("<f4").tobytes())
+        if output.suffix == ".parquet":
+            with pq.ParquetWriter(file, schema) as writer:
+                for path in files:
+                    writer.write_table(pq.read_table(path).replace_schema_metadata(None))
+        elif output.suffix == ".csv":
+            for path in files:
+                part = pq.read_table(path)
+                columns = {f"v{number}": column for number, column in enumerate(_vectors(part).T, 1)}
+                table = pa.table({"id": part["id"], "model": part["model"], **columns})
+                write_csv(table, file, WriteOptions(include_header=path == files[0]))
+        else:
+            shape = (count, schema.field("vector").type.list_size)
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+            for path in files:
+                file.write(_vectors(pq.read_table(path)).astype("<f4").tobytes())
 
 
-def _numbers(part: pa.Table) -> pa.Table:
-    """A part with a column for each number of its vectors."""
-    size = part.schema.field("vector").type.list_size
+def _vectors(part: pa.Table) -> NDArray[Any]:
+    """The vectors (N, H) of a part."""
     vectors = part["vector"].combine_chunks().flatten().to_numpy()
-    columns = {f"v{number}": column for number, column in enumerate(vectors.reshape(-1, size).T, 1)}
-    return pa.table({"id": part["id"], "model": part["model"], **columns})
+    return vectors.reshape(len(part), -1)
 
 
 @contextmanager
