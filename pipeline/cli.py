@@ -26,7 +26,7 @@ from modules.errors import ModelError
 from pipeline.commands import figures, models, recipes, servers, stages
 from pipeline.commands.options import DATA, USE, recipe_names
 from pipeline.engine.console import be_verbose, error_line, info_aside
-from pipeline.engine.machine_errors import line_of, quieten, require_current_folder
+from pipeline.engine.machine_errors import explained, line_of, quieten, require_current_folder
 from pipeline.errors import RecipeError, require_readable
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
@@ -197,7 +197,8 @@ def _run(words: Sequence[str]) -> Any:
         require_readable(word)
     settings, rest = split_settings(words)
     try:
-        return typer.main.get_command(app).main(rest, "bildwort", standalone_mode=False, obj=settings)
+        with explained(rest[0] if rest else "bildwort"):
+            return typer.main.get_command(app).main(rest, "bildwort", standalone_mode=False, obj=settings)
     except SystemExit:
         if type(sys.stdout).__name__ != _CLOSED_PIPE:
             raise

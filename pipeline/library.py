@@ -51,7 +51,7 @@ def train(recipe: Recipe, artifacts: str | Path | None = None, stages: Sequence[
         raise RecipeError(f"train: no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
     require_float32()
     quieten()
-    graph = Graph(recipe, _workspace(artifacts))
+    graph = Graph(recipe, Workspace(artifacts))
     runner = Runner(graph.workspace)
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(gpus):  # the caller's random numbers go on as if nothing had been trained
@@ -72,7 +72,7 @@ def export_model(recipe: Recipe, folder: str | Path, artifacts: str | Path | Non
         RecipeError: nothing has been trained, or the folder holds something else.
     """
     require_kind("export_model", recipe, Recipe, "a recipe, as load_recipe gives it")
-    return export(Graph(recipe, _workspace(artifacts)), Path(folder))
+    return export(Graph(recipe, Workspace(artifacts)), Path(folder))
 
 
 def load_model(name: str | Path, revision: str | None = None) -> ExportedModel:
@@ -108,7 +108,3 @@ def index_pictures(pictures: str | Path, model: ExportedModel, gallery: str | Pa
     require_main_guard()
     update_gallery(Path(gallery), model, PictureFolder(Path(pictures), cores()))
     return Gallery.open(gallery, model)
-
-
-def _workspace(artifacts: str | Path | None) -> Workspace:
-    return Workspace(None if artifacts is None else Path(artifacts))

@@ -18,7 +18,6 @@ from pipeline.commands.options import (
     refuse_settings,
     runner_for,
 )
-from pipeline.engine.machine_errors import explained
 
 app = typer.Typer()
 
@@ -33,12 +32,11 @@ def table(
 ) -> None:  # fmt: skip
     """Train what a paper's table needs and print it beside the published figures."""
     loaded = recipe_of(ctx, recipe, named)
-    with explained("vse"):
-        from pipeline.reporting.paper_tables import table as work
+    from pipeline.reporting.paper_tables import table as work
 
-        with runner_for("table", loaded, dry_run=dry_run, jobs=jobs, cluster=cluster, table=name) as made:
-            if made is not None:
-                work(*made, name)
+    with runner_for("table", loaded, dry_run=dry_run, jobs=jobs, cluster=cluster, table=name) as made:
+        if made is not None:
+            work(*made, name)
 
 
 @app.command(**SETTINGS)
@@ -48,12 +46,11 @@ def sts(
 ) -> None:  # fmt: skip
     """Test trained retrieval models on sentence similarity (sts.sets) and print Pearson's r."""
     loaded = recipe_of(ctx, recipe, named)
-    with explained("sts"):
-        from pipeline.reporting.sts import sts as work
+    from pipeline.reporting.sts import sts as work
 
-        with runner_for("sts", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
-            if made is not None:
-                work(*made, force)
+    with runner_for("sts", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
+        if made is not None:
+            work(*made, force)
 
 
 @app.command(**SETTINGS)
@@ -63,12 +60,11 @@ def draw(
 ) -> None:  # fmt: skip
     """Draw what trained retrieval models look at, and their joint space, as PNG files; prints their folders."""
     loaded = recipe_of(ctx, recipe, named)
-    with explained("draw"):
-        from pipeline.reporting.drawings import draw as work
+    from pipeline.reporting.drawings import draw as work
 
-        with runner_for("draw", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
-            if made is not None:
-                work(*made, force)
+    with runner_for("draw", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
+        if made is not None:
+            work(*made, force)
 
 
 @app.command()

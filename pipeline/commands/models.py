@@ -19,7 +19,6 @@ from pipeline.commands.options import (
     refuse_settings,
 )
 from pipeline.engine.files import require_output
-from pipeline.engine.machine_errors import explained
 from pipeline.errors import RecipeError
 
 GalleryFolder = Annotated[Path | None, typer.Option("--gallery", help="the gallery's folder; the recipe's own if none")]
@@ -60,11 +59,10 @@ def translate(
     from pipeline.export.translate import TranslationRequest, translate_by_recipe, translate_exported
 
     request = TranslationRequest(path, source, output, images, n_best, moses)
-    with explained("augment"):
-        if model is not None:
-            translate_exported(model, loaded.augment, request)
-        else:
-            translate_by_recipe(loaded, open_workspace(), request)
+    if model is not None:
+        translate_exported(model, loaded.augment, request)
+    else:
+        translate_by_recipe(loaded, open_workspace(), request)
 
 
 @app.command("rerank-translations")
@@ -157,8 +155,7 @@ def evaluate(
         refuse_settings(ctx)
     from pipeline.evaluation.command import evaluate as run
 
-    with explained("evaluate"):
-        run(model, on, loaded, open_workspace(), split, as_json, against)
+    run(model, on, loaded, open_workspace(), split, as_json, against)
 
 
 @app.command(**SETTINGS)
@@ -171,8 +168,7 @@ def index(
     loaded = recipe_of(ctx, recipe, named)
     from pipeline.gallery.index_command import index as run
 
-    with explained("index"):
-        run(loaded, open_workspace(), model, gallery, pictures, cores())
+    run(loaded, open_workspace(), model, gallery, pictures, cores())
 
 
 @app.command(epilog=ONLY_NAMED)
@@ -193,8 +189,7 @@ def search(
     loaded = recipe_of(ctx, None, named, networks=False)
     from pipeline.gallery.search_commands import search as run
 
-    with explained("search"):
-        run(loaded, open_workspace(), gallery, query, queries, language, top, rerank, plain, as_json, sheet)
+    run(loaded, open_workspace(), gallery, query, queries, language, top, rerank, plain, as_json, sheet)
 
 
 @app.command(epilog=ONLY_NAMED)
@@ -209,8 +204,7 @@ def describe(
     loaded = recipe_of(ctx, None, named, networks=False)
     from pipeline.gallery.search_commands import describe as run
 
-    with explained("describe"):
-        run(loaded, open_workspace(), gallery, picture, top, plain, as_json)
+    run(loaded, open_workspace(), gallery, picture, top, plain, as_json)
 
 
 @app.command(epilog=ONLY_NAMED)
@@ -230,11 +224,10 @@ def embed(
 
     check_output(output, captions)
     items = items_of(pictures, captions, language, cores())
-    with explained("embed"):
-        from pipeline.export.generation import given_model
+    from pipeline.export.generation import given_model
 
-        exported = given_model(loaded, open_workspace(), model)
-        embed(exported, items, output, force)
+    exported = given_model(loaded, open_workspace(), model)
+    embed(exported, items, output, force)
 
 
 @app.command(epilog=ONLY_NAMED)
@@ -250,8 +243,7 @@ def caption(
     loaded = recipe_of(ctx, None, named, networks=False)
     from pipeline.export.generation import caption as run
 
-    with explained("export"):
-        run(loaded, open_workspace(), model, pictures or [], language, beam, as_json)
+    run(loaded, open_workspace(), model, pictures or [], language, beam, as_json)
 
 
 @app.command(epilog=SEED_ALONE)
@@ -267,5 +259,4 @@ def imagine(
     loaded = recipe_of(ctx, None, named, networks=False)
     from pipeline.export.generation import imagine as run
 
-    with explained("export"):
-        run(loaded, open_workspace(), model, text, language, output)
+    run(loaded, open_workspace(), model, text, language, output)

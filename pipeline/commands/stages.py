@@ -19,7 +19,6 @@ from pipeline.commands.options import (
     runner_for,
 )
 from pipeline.engine.console import info
-from pipeline.engine.machine_errors import explained
 
 STAGES = {
     "prepare": "Read a corpus: caption table, parallel text, region store, data report.",
@@ -72,7 +71,7 @@ def report(
     loaded = recipe_of(ctx, recipe, named)
     from pipeline.reporting.report import report as print_report
 
-    with explained("report"), runner_for("report", loaded, dry_run=dry_run, jobs=1) as made:
+    with runner_for("report", loaded, dry_run=dry_run, jobs=1) as made:
         if made is not None:
             print_report(made[0])
 
@@ -93,9 +92,8 @@ def run_all(
             graph, runner = made
             runner.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
             run_stages(list(STAGES), graph, runner, force)
-            with explained("report"):
-                name = recipe or named
-                summary(graph, [*([] if name is None else [name]), *ctx.obj])
+            name = recipe or named
+            summary(graph, [*([] if name is None else [name]), *ctx.obj])
             used, here = cpu_seconds(running=True), " here" if cluster else ""  # the processes side by side still run
             info(f"in all {duration(time.monotonic() - started)}, {duration(used)} of CPU time{here}")
 
@@ -108,5 +106,4 @@ def doctor(
     """Check a recipe's data and show what is in it; changes nothing."""
     from pipeline.corpus.doctor import doctor as check
 
-    with explained("doctor"):
-        check(recipe_of(ctx, recipe, named), examples)
+    check(recipe_of(ctx, recipe, named), examples)

@@ -35,8 +35,10 @@ _LOWER = {
     "prepare": "regions.size",
     "mmt": "mmt.batch_tokens",
     "augment": "augment.batch_tokens",
+    "translate": "augment.batch_tokens",
     "vse": "vse.batch_size",
     "report": "report.resamples",
+    "all": "report.resamples",
 }
 _ANEW = {"prepare", "mmt", "vse"}  # what is lowered there is in the keys of jobs
 

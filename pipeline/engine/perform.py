@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +57,10 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
             _barrier()
         try:
             if (begun := _begin(job, workspace, force)) is not None:  # else it was stopped just before it got its name
+                cost = Cost()
                 with status(f"{job.name} …"):
                     figures = job.run(workspace.partial(job), inputs)
-                _describe(job, workspace, begun, figures)
+                _describe(job, workspace, begun | cost.stop() | {"metrics": dict(figures)})
             _settle(job, workspace)
         except BaseException:
             keep_old(job, workspace)
@@ -91,17 +91,11 @@ def _clear_up(job: Job, workspace: Workspace, force: bool) -> None:
     shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
 
 
-@dataclass(frozen=True)
-class _Beginning:
-    """How a run of a job begins: whether it goes on from a stopped one, the digest of the source, its cost so far."""
+def _begin(job: Job, workspace: Workspace, forced: bool) -> dict[str, Any] | None:
+    """Make a job's partial folder, and write down how it was begun and which run works on it.
 
-    resumed: bool
-    source: str
-    cost: Cost
-
-
-def _begin(job: Job, workspace: Workspace, forced: bool) -> _Beginning | None:
-    """Make a job's partial folder, and write down how it was begun and which run works on it; None: it is whole.
+    Returns:
+        what the manifest tells of it: does it go on from a stopped run, and a digest of the source; None: it is whole.
 
     Raises:
         RecipeError: it was begun in another format.
@@ -118,14 +112,12 @@ def _begin(job: Job, workspace: Workspace, forced: bool) -> _Beginning | None:
     if before and before.get("source") != source:
         info(f"the source has changed since this was begun; delete {partial} to begin again", colour="yellow")
     workspace.note_beginning(job, {"format": FORMAT, "source": source, "forced": forced, **before, "run": run_id()})
-    return _Beginning(resumed, source, Cost())
+    return {"resumed": resumed, "source": source}
 
 
-def _describe(job: Job, workspace: Workspace, begun: _Beginning, figures: Mapping[str, Any]) -> None:
-    """Write the manifest of a job that has ended."""
-    spent, finished = begun.cost.stop(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def _describe(job: Job, workspace: Workspace, run: Mapping[str, Any]) -> None:
+    """Write the manifest of a job that has ended, with what its run tells of itself."""
     description = {
-        "format": FORMAT,
         "job": job.name,
         "stage": job.stage,
         "key": job.key,
@@ -134,12 +126,11 @@ def _describe(job: Job, workspace: Workspace, begun: _Beginning, figures: Mappin
         "inputs": {name: {"job": needed.name, "key": needed.key} for name, needed in job.inputs.items()},
         "python": platform.python_version(),
         "libraries": library_versions(),
-        "source": begun.source,
         "runtime": dict(job.runtime),
         "machine": this_machine(),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    ended = {"finished": finished, "resumed": begun.resumed, "metrics": dict(figures)}
-    write_manifest(workspace.partial(job), description | spent | ended)
+    write_manifest(workspace.partial(job), {**description, **run})
 
 
 def _settle(job: Job, workspace: Workspace) -> None:

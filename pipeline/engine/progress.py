@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from pipeline.engine.machine import duration
 
 _PREPARE = "prepare"
 _VARIANT = {"seed", "direction", "languages", "groups", "path"}  # settings that hardly change how long a job takes
+_ANY_CORPUS, _STAGE = 2, 3  # levels of likeness
 _SPEED = ("devices", "num_nodes", "threads")  # settings of the trainer that do
 
 
@@ -35,22 +36,6 @@ class Estimate:
     alike: bool = True
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What a job that is done cost, and the amount of its work; None: not known."""
-
-    seconds: float | None
-    memory_mb: float | None
-    disk_mb: float | None
-    amount: float | None
-
-    def scaled(self, amount: float | None, another_corpus: bool) -> "_Known":
-        """The time of another amount of work; of another corpus nothing is known where an amount is not."""
-        if amount and self.amount and self.seconds is not None:
-            return replace(self, seconds=self.seconds * amount / self.amount)
-        return replace(self, seconds=None) if another_corpus else self
-
-
 class Costs:
     """Costs of jobs that are done, by which those of like jobs are estimated.
 
@@ -59,48 +44,62 @@ class Costs:
         root: of the workspace that they lie in; None: nothing is known of disk.
     """
 
-    def __init__(self, manifests: Iterable[Mapping[str, Any]], root: Path | None = None) -> None:
-        self._known: dict[str, list[_Known]] = {}
-        listed = list(manifests)
+    def __init__(self, manifests: Iterable[Mapping[str, Any]] = (), root: Path | None = None) -> None:
+        self._root = root
+        self._known: dict[str, list[tuple[Estimate, Mapping[str, Any], str]]] = {}  # cost, settings, corpus
         self._captions: dict[str, float] = {}
-        for manifest in listed:
-            with suppress(KeyError, TypeError, AttributeError, ValueError):
-                if manifest["stage"] == _PREPARE:
-                    self._captions[manifest["key"]] = float(manifest["metrics"]["captions"])
-        for manifest in listed:
-            with suppress(KeyError, TypeError, AttributeError, ValueError):  # a damaged one tells nothing
-                seconds = None if manifest["resumed"] else float(manifest["wall_s"])  # else that of its last part
-                folder = None if root is None else root / "jobs" / manifest["job"] / manifest["key"]
-                disk = None if folder is None else megabytes_in(folder)
-                corpus = manifest["inputs"].get("corpus", {}).get("key")
-                described = manifest["job"], manifest["settings"], corpus, manifest.get("runtime", {})
-                amount = _amount(manifest["settings"], self._captions.get(corpus or ""))
-                for likeness in _likenesses(manifest["stage"], *described):
-                    cost = _Known(seconds, manifest.get("peak_memory_mb") or None, disk, amount)
-                    self._known.setdefault(likeness, []).append(cost)
+        for manifest in manifests:
+            self.add(manifest)
 
-    def of(self, job: Job) -> Estimate:
+    def add(self, manifest: Mapping[str, Any]) -> None:
+        """Add a job that is done."""
+        with suppress(KeyError, TypeError, AttributeError, ValueError):  # a damaged one tells nothing
+            if manifest["stage"] == _PREPARE and "captions" in manifest["metrics"]:
+                self._captions[manifest["key"]] = float(manifest["metrics"]["captions"])
+            name, settings = manifest["job"], manifest["settings"]
+            seconds = None if manifest["resumed"] else float(manifest["wall_s"])  # else that of its last part
+            disk = None if self._root is None else megabytes_in(self._root / "jobs" / name / manifest["key"])
+            corpus = manifest["inputs"].get("corpus", {}).get("key", "")
+            cost = Estimate(seconds, manifest.get("peak_memory_mb") or None, disk)
+            runtime = manifest.get("runtime", {})
+            for likeness in _likenesses(manifest["stage"], name, settings, corpus, runtime).values():
+                self._known.setdefault(likeness, []).append((cost, settings, corpus))
+
+    def of(self, job: Job, of_stage: bool = False) -> Estimate:
         """What a job may cost: medians of like jobs, else of those of its kind, model and corpus, else of any corpus.
 
         Where the amount of work is known of both, time is scaled by it, but for jobs that are alike.
+
+        Args:
+            job: which.
+            of_stage: where no such job is known, of its stage: of trainings, or of the others.
         """
         corpus = job.inputs["corpus"].key if "corpus" in job.inputs else ""
-        amount = _amount(job.settings, self._captions.get(corpus))
         known, alike = dict[str, float](), True
-        for level, likeness in enumerate(likenesses(job)):
-            costs = [cost if level == 0 else cost.scaled(amount, level > 1) for cost in self._known.get(likeness, ())]
+        for level, likeness in _likenesses(job.stage, job.name, job.settings, corpus, job.runtime).items():
+            found = self._known.get(likeness, []) if of_stage or level != _STAGE else []
+            costs = [self._scaled(*cost, job.settings, corpus, level) if level else cost[0] for cost in found]
             for name in ("seconds", "memory_mb", "disk_mb"):
                 values = [value for cost in costs if (value := getattr(cost, name)) is not None]
                 if values and name not in known:  # of a job that was continued, no time is known
                     known[name], alike = median(values), alike and level == 0
         return Estimate(**known, alike=alike)
 
+    def _scaled(
+        self, cost: Estimate, settings: Mapping[str, Any], corpus: str, wanted: Mapping[str, Any], at: str, level: int
+    ) -> Estimate:
+        """The cost of another amount of work; the time of another corpus is not known where an amount is not."""
+        before, now = (_amount(one, self._captions.get(key)) for one, key in ((settings, corpus), (wanted, at)))
+        if before and now and cost.seconds is not None:
+            return replace(cost, seconds=cost.seconds * now / before)
+        return replace(cost, seconds=None) if level == _ANY_CORPUS else cost
+
 
 class Progress:
     """The jobs that a run has to do, and the time that those left may take.
 
-    A job's time is the median of like jobs: those done in this run, else those done before, else of the jobs of its
-    stage in this run: of trainings by what they read, of others as it is.
+    A job's time is the median of like jobs, done before or in this run, else of jobs of its stage: of trainings by what
+    they read, of others as it is.
 
     Args:
         at_once: how many jobs run side by side.
@@ -110,9 +109,7 @@ class Progress:
         self._at_once = at_once
         self._waiting: dict[str, Job] = {}
         self._total = self._width = 0
-        self._before: Costs | None = None
-        self._now: dict[str, list[float]] = {}  # seconds by likeness
-        self._paces: dict[tuple[str, bool], list[float]] = {}  # by stage: of trainings seconds a token or caption
+        self._costs: Costs | None = None
         self._known: dict[str, Job] = {}
         self._names: dict[str, str] = {}
 
@@ -132,22 +129,19 @@ class Progress:
         new = {job.key: job for job in jobs}
         self._total += len(new.keys() - self._waiting.keys())
         self._waiting |= new
-        self._before = self._before or Costs(manifests)
+        self._costs = self._costs or Costs(manifests)
 
-    def finish(self, job: Job, seconds: float, figure: str, whole: bool) -> str:
+    def finish(self, job: Job, manifest: Mapping[str, Any], figure: str) -> str:
         """The line of a job that is done: name, main figure, time, and what is left of the run.
 
         Args:
-            seconds: it took.
+            manifest: of the job.
             figure: what it came to, as text.
-            whole: it was not continued from a checkpoint, so its time tells that of others.
         """
         expected = self._waiting.pop(job.key, None)
-        if whole:
-            read = _amount(job.settings, None)
-            self._now.setdefault(next(likenesses(job)), []).append(seconds)
-            self._paces.setdefault((job.stage, bool(read)), []).append(seconds / (read or 1))
-        took = duration(seconds) + ("" if whole else " (continued)")
+        if self._costs is not None:
+            self._costs.add(manifest)
+        took = duration(manifest["wall_s"]) + (" (continued)" if manifest["resumed"] else "")
         parts = [f"{self._line(job, figure)}  {took:>6}"]
         if expected and self._total > 1:
             parts += [f"{self._total - len(self._waiting)} of {self._total} jobs", *self.left()]
@@ -169,29 +163,20 @@ class Progress:
         Args:
             jobs: each after what it needs.
         """
-        times = {job.key: self._before.of(job).seconds if self._before else None for job in jobs}
+        times = {job.key: self._costs.of(job).seconds if self._costs else None for job in jobs}
         amounts = {job.key: _amount(job.settings, None) for job in jobs}
         own = {key: weight or 0.0 for key, weight in (amounts if None in times.values() else times).items()}
         return longest_chains(jobs, own)
 
     def left(self) -> list[str]:
         """How long the jobs left may take, as text; nothing if none is left."""
-        guesses = [self._guess(job) for job in self._waiting.values()]
+        costs = self._costs or Costs()
+        guesses = [costs.of(job, of_stage=True).seconds for job in self._waiting.values()]
         known = [guess for guess in guesses if guess is not None]
         if not known:
             return ["time left unknown"] if guesses else []
         seconds = max(1, sum(known) / self._at_once)
         return [f"{'about' if len(known) == len(guesses) else 'more than'} {duration(seconds)} left"]
-
-    def _guess(self, job: Job) -> float | None:
-        before = Estimate() if self._before is None else self._before.of(job)
-        if times := self._now.get(next(likenesses(job))):
-            return median(times)
-        if before.alike and before.seconds is not None:
-            return before.seconds
-        read = _amount(job.settings, None)
-        paces = self._paces.get((job.stage, bool(read)))
-        return median(paces) * (read or 1) if paces else before.seconds
 
 
 def longest_chains(jobs: Sequence[Job], own: Mapping[str, float]) -> dict[str, float]:
@@ -209,23 +194,19 @@ def longest_chains(jobs: Sequence[Job], own: Mapping[str, float]) -> dict[str, f
     return work
 
 
-def likenesses(job: Job) -> Iterator[str]:
-    """What a job has in common with jobs that cost about as much, then with those of its kind, model and corpus, then
-    with those of its kind and model."""
-    corpus = job.inputs["corpus"].key if "corpus" in job.inputs else None
-    return _likenesses(job.stage, job.name, job.settings, corpus, job.runtime)
-
-
 def _likenesses(
-    stage: str, name: str, settings: Mapping[str, Any], corpus: str | None, runtime: Mapping[str, Any]
-) -> Iterator[str]:
+    stage: str, name: str, settings: Mapping[str, Any], corpus: str, runtime: Mapping[str, Any]
+) -> dict[int, str]:  # fmt: skip
+    """Level → what a job shares with jobs that cost about as much, then with those of its kind, model and corpus,
+    then with those of its kind and model, then with those of its stage that train or do not."""
     kind = re.sub(r"\d+$", "", name.partition("-")[0])  # `mmt2-en-de` is of the kind `mmt`
     costly = {key: value for key, value in settings.items() if key not in _VARIANT}
     speed = [runtime.get(setting) for setting in _SPEED]
-    yield json.dumps([stage, kind, costly, corpus, speed], sort_keys=True)
-    if corpus is not None:
-        yield json.dumps([stage, kind, settings.get("model"), corpus])
-        yield json.dumps([stage, kind, settings.get("model")])
+    shared, of_kind = {0: [stage, kind, costly, corpus, speed]}, [stage, kind, settings.get("model")]
+    if corpus:
+        shared |= {1: [*of_kind, corpus], _ANY_CORPUS: of_kind}
+    shared[_STAGE] = [stage, bool(_amount(settings, None))]
+    return {level: json.dumps([level, each], sort_keys=True) for level, each in shared.items()}
 
 
 def _amount(settings: Mapping[str, Any], captions: float | None) -> float | None:

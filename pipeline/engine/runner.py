@@ -146,7 +146,7 @@ class Runner:
         manifest = self.workspace.manifest(job)
         figure = job.headline(manifest.get("metrics", {}))
         if performed:
-            info(self._progress.finish(job, manifest["wall_s"], figure, whole=not manifest["resumed"]))
+            info(self._progress.finish(job, manifest, figure))
             used = f"{manifest['cpu_s']:.0f} s of CPU time, {manifest['peak_memory_mb']:.0f} MB at most"
             debug(f"  {used}: {self.workspace.folder(job)}")
             return

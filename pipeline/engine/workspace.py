@@ -34,10 +34,10 @@ class Workspace:
         read_only: nothing is written.
     """
 
-    def __init__(self, root: Path | None = None, read_only: bool = False) -> None:
+    def __init__(self, root: str | Path | None = None, read_only: bool = False) -> None:
         named = os.environ.get("BILDWORT_ARTIFACTS") or "artifacts"
         try:
-            self.root = root or Path(named).expanduser()
+            self.root = Path(root) if root else Path(named).expanduser()
         except RuntimeError as error:  # it begins with ~ and names nobody
             raise RecipeError(f"BILDWORT_ARTIFACTS is {named!r}: {error} Name a whole path") from None
         require_readable(str(self.root))

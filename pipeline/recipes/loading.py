@@ -177,14 +177,14 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
             raise RecipeError(f"seed is {seed!r}; expected a whole number from 0")
         recipe = Recipe(name=name, seed=seed, corpus=_corpus(mapping_of(raw, "corpus")), **sections)
         recipe.check()
-        check_overlays(recipe, values_of["vse"])
+        check_overlays(recipe)
         tables = mapping_of(raw, "tables")
     below = {key: value for key, value in values_of["vse"].items() if file_vse is None or key not in _OF_A_SYSTEM}
     below |= {key: value for key, value in (file_vse or {}).items() if key in _OF_A_SYSTEM}
     if below != values_of["vse"]:
         with suppress(RecipeError):  # a row that has no meaning without the overrides has no figures either
             settings = typed(VseSettings, below, "vse")
-            check_trainings(recipe, settings, below, "vse")
+            check_trainings(recipe, settings, "vse")
             recipe.below_tables = settings
     for title, table in tables.items():
         try:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from jsonargparse import ArgumentError, ArgumentParser
+from jsonargparse import ArgumentError
 
 from modules.errors import ModelError
 from modules.layers.shapes import shapes_alone
@@ -19,7 +19,7 @@ from pipeline.recipes.overlays import trainings_beside, trainings_of
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
-from pipeline.recipes.typed import in_words, located, refuse_unknown
+from pipeline.recipes.typed import in_words, located, read_value, refuse_unknown
 
 _BUILT: set[tuple[type, str]] = set()
 _OF_BEAM, _OF_SAMPLE = ("beam_size", "groups", "diversity"), ("temperature", "top_p")
@@ -135,10 +135,9 @@ def _check_types(kind: type, options: Mapping[str, Any], prefix: str) -> None:
     """Refuse options that are not of the types that a class's arguments are annotated with."""
     parameters = inspect.signature(kind).parameters
     for name, value in options.items():
-        parser, kind_of_value = ArgumentParser(exit_on_error=False), parameters[name].annotation
-        parser.add_argument(f"--{name}", type=kind_of_value)
+        kind_of_value = parameters[name].annotation
         try:
-            fits = parser.parse_object({name: value})[name] == value  # a text that could be read as a number does not
+            fits = read_value(kind_of_value, value) == value  # a text that could be read as a number does not
         except ArgumentError:
             fits = False
         if not fits:

@@ -136,12 +136,8 @@ def captioner_network(augment: AugmentSettings) -> CaptionerSettings | None:
     return settings
 
 
-def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
-    """Refuse trainings beside those of the rows whose settings make no sense; those of `vse.start` get their types.
-
-    Args:
-        vse: plain values of its section.
-    """
+def check_overlays(recipe: Recipe) -> None:
+    """Refuse trainings beside those of the rows whose settings make no sense; those of `vse.start` get their types."""
     reranker, captioner, retrieval = recipe.vse.reranker, recipe.augment.captioner, recipe.mmt.rerank.retrieval
     if reranker and reranker.get("model", "") is not None:
         for key in ("row", "model"):
@@ -149,33 +145,25 @@ def check_overlays(recipe: Recipe, vse: Mapping[str, Any]) -> None:
                 raise RecipeError(f"vse.reranker.{key} is missing; expected a row of vse.rows, and a model")
         if recipe.vse.rows.get(str(reranker["row"])) == []:
             raise RecipeError(f"vse.reranker.row is {reranker['row']!r}, which trains on no captions; name another row")
-        _check_beside(recipe, reranker, vse, "vse.reranker", OVERLAID | {"first_k", "retrieved_captions"})
-    check_trainings(recipe, recipe.vse, vse, "vse")
+        _own(recipe, reranker, OVERLAID | {"first_k", "retrieved_captions"}, "vse.reranker")
+    check_trainings(recipe, recipe.vse, "vse")
     if retrieval:
-        _check_beside(recipe, retrieval, vse, "mmt.rerank.retrieval", OVERLAID | {"seeds"})
+        _own(recipe, retrieval, OVERLAID | {"seeds"}, "mmt.rerank.retrieval")
     known = OVERLAID - {"trainer"} | {"seeds"}
     if captioner and captioner_network(recipe.augment) is None:
-        _check_beside(recipe, captioner, vse, key := "augment.captioner", known)
+        _own(recipe, captioner, known, key := "augment.captioner")
         written = "captions that it is to write itself"
         _require_unread(recipe, captioner, key, lambda path: parse_path(path)[0] == CAPTION, written)
     for name, kept in recipe.augment.filters.items():
         if kept.retrieval:
-            _check_beside(recipe, kept.retrieval, vse, key := f"augment.filters.{name}.retrieval", known)
+            _own(recipe, kept.retrieval, known, key := f"augment.filters.{name}.retrieval")
             of_filters = "captions that a filter kept"
             _require_unread(
                 recipe, kept.retrieval, key, lambda path: parse_path(path)[2] in recipe.augment.filters, of_filters
             )
-
-
-def _check_beside(
-    recipe: Recipe, overlay: Mapping[str, Any], vse: Mapping[str, Any], key: str, known: set[str]
-) -> None:
-    """Refuse a training on a row whose settings make no sense, or that has others than those known."""
-    own = _own(recipe, overlay, known, key)
-    typed(VseSettings, {**vse, **ALONE, **own}, key)
-    regions = _OF_REGIONS if overlay is recipe.mmt.rerank.retrieval else {}
-    with located(key):
-        recipe.require_vse(beside_settings(recipe.vse, {**overlay, **regions}))
+    for key, settings in trainings_beside(recipe).items():
+        with located(key):
+            recipe.require_vse(settings)
 
 
 def _require_unread(
@@ -190,41 +178,39 @@ def _require_unread(
 
 
 def _own(recipe: Recipe, overlay: Mapping[str, Any], known: set[str], key: str) -> dict[str, Any]:
-    """The settings of an overlay but for its row, which is refused if it is none of `vse.rows`."""
+    """The settings of an overlay, typed; without its row, which is refused if it is none of `vse.rows`."""
     refuse_unknown(overlay, known | {"row"}, f"{key}.")
     row = overlay.get("row")
     if not isinstance(row, str) or row not in recipe.vse.rows:
         raise RecipeError(f"{key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
-    return {name: value for name, value in overlay.items() if name != "row"}
+    return _typed({name: value for name, value in overlay.items() if name not in ("row", "language")}, key)
 
 
-def _check_over(recipe: Recipe, values: Mapping[str, Any], key: str) -> VseSettings:
-    """The settings of plain values that are laid over a recipe's `vse`, checked with the rest of the recipe."""
-    settings = typed(VseSettings, values, key)
-    with located(key):
-        recipe.require_vse(settings)
-    return settings
+def _typed(own: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Settings of a training from plain values, but for the options of its model, which have no types yet."""
+    settings = typed(VseSettings, own, key)
+    return {name: own[name] if name == "options" else getattr(settings, name) for name in own}
 
 
-def check_trainings(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], key: str) -> None:
+def check_trainings(recipe: Recipe, settings: VseSettings, key: str) -> None:
     """Refuse settings of rows, a teacher or starts that make no sense; the others get the types of settings.
 
     Args:
         settings: of its section `vse`, or of a system of a table.
-        vse: plain values of that section.
     """
-    check_starts(recipe, settings, vse, key)
+    _check_starts(recipe, settings, key)
     for row, own in settings.row_settings.items():
         place = f"{key}.row_settings.{row}"
         if row not in settings.rows:
             raise RecipeError(f"{place}: expected one of vse.rows: {', '.join(settings.rows)}")
         refuse_unknown(own, OF_A_ROW, f"{place}.")
-        _require_options(own, place)
         if settings.ranked_by and "model" in own:
             raise RecipeError(f"{place}.model: vse.{settings.ranked_by[0]} names the models; leave it out")
-        of_row = _check_over(recipe, vars(settings.changed(own)) | {"row_settings": {}, "trainer": {}}, place)
-        check_starts(recipe, of_row, vars(of_row) | {"row_settings": {}, "trainer": {}}, place)
-        settings.row_settings[row] = {name: own[name] if name == "options" else getattr(of_row, name) for name in own}
+        settings.row_settings[row] = _typed(own, place)
+        of_row = settings.of_row(row)
+        with located(place):
+            recipe.require_vse(of_row)
+        _check_starts(recipe, of_row, place)
     for row, groups in settings.rows.items():
         if not groups and settings.of_row(row).epochs:
             raise RecipeError(
@@ -238,11 +224,10 @@ def _check_teacher(recipe: Recipe, settings: VseSettings, of_row: VseSettings, k
     """Refuse a teacher that is none, or has one itself; its settings get their types."""
     if not (teacher := of_row.teacher):
         return
-    own = _own(recipe, teacher, OF_A_ROW | {"language"}, key)
-    if not isinstance(own.pop("language", "en"), str):
-        raise RecipeError(f"{key}.language is {teacher['language']!r}; expected a code like en")
-    _require_options(own, key)
-    changed, language = teacher_settings(settings, teacher), teacher.get("language", "en")
+    teacher.update(_own(recipe, teacher, OF_A_ROW | {"language"}, key))
+    if not isinstance(language := teacher.get("language", "en"), str):
+        raise RecipeError(f"{key}.language is {language!r}; expected a code like en")
+    changed = teacher_settings(settings, teacher)
     if changed.teacher:
         raise RecipeError(f"{key}.row is {teacher['row']!r}, which has a teacher itself; write the teacher for the "
                           "rows that learn from it alone, in vse.row_settings")  # fmt: skip
@@ -250,24 +235,18 @@ def _check_teacher(recipe: Recipe, settings: VseSettings, of_row: VseSettings, k
     if language not in (known := {slot.language for slot in slots} | {*settings.test}):
         raise RecipeError(f"{key}.language is {language!r}, but the teacher reads {', '.join(sorted(known))}; name one "
                           "of these")  # fmt: skip
-    checked = _check_over(recipe, vars(changed) | {"trainer": {}}, key)
-    teacher.update({name: getattr(checked, name) for name in own if name != "options"})
+    with located(key):
+        recipe.require_vse(changed)
 
 
-def _require_options(own: Mapping[str, Any], key: str) -> None:
-    """Refuse options that have no keys, by a RecipeError."""
-    if not isinstance(own.get("options", {}), Mapping):
-        raise RecipeError(f"{key}.options is {own['options']!r}; expected keys with values")
-
-
-def check_starts(recipe: Recipe, settings: VseSettings, vse: Mapping[str, Any], key: str) -> None:
+def _check_starts(recipe: Recipe, settings: VseSettings, key: str) -> None:
     """Refuse a training of `start` whose settings make no sense; the others get the types of settings."""
     for number, own in enumerate(settings.start):
         place = f"{key}.start[{number}]"
         refuse_unknown(own, OF_A_START, f"{place}.")
-        options = settings.options | mapping_of(own, "options", f"{place}.")
-        of_start = _check_over(recipe, {**vse, **own, "options": options, "start": []}, place)
-        settings.start[number] = {name: own[name] if name == "options" else getattr(of_start, name) for name in own}
+        settings.start[number] = _typed(own, place)
+        with located(place):
+            recipe.require_vse(overlaid(settings, settings.start[number]))
 
 
 def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Table:
@@ -291,7 +270,7 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
         settings = typed(VseSettings, laid | {"only": rows}, f"{inner}.vse")
         with located(inner):
             recipe.require_vse(settings)
-        check_trainings(recipe, settings, laid, f"{inner}.vse")
+        check_trainings(recipe, settings, f"{inner}.vse")
         _check_system(raw, settings, key)
         published = mapping_of(values, "published", f"{inner}.")
         for row, figures in published.items():

@@ -2,11 +2,10 @@
 
 import difflib
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import field, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -21,8 +20,7 @@ LARGEST = 2**31 - 1
 _LONGEST_TEXT, LONGEST_NAME = 4096, 100  # letters; names stand in names of files, of which systems allow 255 bytes
 _SEPARATORS = set('<>:"/\\|?*')
 _NAMED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-_READ: dict[tuple[type, str, str], Any] = {}
-_PARSERS: dict[tuple[type, str], ArgumentParser] = {}
+_READ: dict[tuple[Any, str], Any] = {}
 
 
 def number(
@@ -59,7 +57,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def typed(kind: type[T], values: Mapping[str, Any], section: str) -> T:
-    """Make settings of plain values; a value that was read before is not read again, as those of several tables.
+    """Make settings of plain values.
 
     Args:
         kind: the dataclass of the section.
@@ -67,44 +65,42 @@ def typed(kind: type[T], values: Mapping[str, Any], section: str) -> T:
         section: its name, for messages.
 
     Raises:
-        RecipeError: a key is unknown, or a value is of the wrong type.
+        RecipeError: a key is unknown or missing, or a value is of the wrong type.
     """
-    _check_keys(kind, values, section)
+    refuse_unknown(values, names_of(kind), f"{section}.")
+    hints = get_type_hints(kind)
+    for setting in fields(kind):  # type: ignore[arg-type]
+        if setting.name not in values and setting.default is MISSING and setting.default_factory is MISSING:
+            raise RecipeError(f"{section}.{setting.name} is missing; expected {in_words(hints[setting.name])}")
+    for key, value in values.items():
+        if value is None and hints[key] is not Any and type(None) not in get_args(hints[key]):
+            raise RecipeError(f"{section}.{key} is empty; expected a value, or leave the key out")
+    return kind(**{key: _typed_value(hints[key], value, f"{section}.{key}") for key, value in values.items()})
+
+
+def _typed_value(hint: Any, value: Any, place: str) -> Any:
+    """A value of a type from plain values, whose keys it checks itself to say where a wrong one stands."""
+    if is_dataclass(hint):
+        return typed(hint, value, place)  # type: ignore[arg-type]
+    if get_origin(hint) is dict and get_args(hint)[1] is not Any and isinstance(value, Mapping):
+        return {name: _typed_value(get_args(hint)[1], own, f"{place}.{name}") for name, own in value.items()}
     try:
-        return kind(**{key: _read(kind, key, value) for key, value in values.items()})
-    except (ArgumentError, TypeError, ValueError) as error:
-        raise RecipeError(_of_wrong_type(kind, values, section, str(error))) from None
+        return read_value(hint, value)
+    except (ArgumentError, TypeError, ValueError):
+        raise RecipeError(f"{place} is {value!r}; expected {in_words(hint)}") from None
 
 
-def _read(kind: type, key: str, value: Any) -> Any:
-    """A setting of a class from a plain value."""
-    place = kind, key, repr(value)
-    if place not in _READ:
-        parser = _parser_of(kind, key)
-        _READ[place] = parser.instantiate_classes(parser.parse_object({"it": {key: deepcopy(value)}})).it[key]
-    return deepcopy(_READ[place])
+def read_value(hint: Any, value: Any) -> Any:
+    """A value of a type, as jsonargparse reads it; one that was read before, as in several tables, is not read again.
 
-
-def _of_wrong_type(kind: type, values: Any, section: str, error: str) -> str:
-    """What is wrong with a value, in words, from the keys that the parser's error names."""
-    hint: Any = kind
-    for key in ".".join(re.findall(r'Parser key "([\w.]+)"', error)).split(".")[1:]:
-        inside = next((it for it in (hint, *get_args(hint)) if is_dataclass(it)), None)
-        if inside is None:
-            break
-        if inside is not hint and isinstance(values, Mapping):  # by name: the first that has the key
-            name = next((name for name, own in values.items() if isinstance(own, Mapping) and key in own), None)
-            section, values = f"{section}.{name}", values.get(name)
-        hint = get_type_hints(inside)[key]
-        section, values = f"{section}.{key}", values.get(key) if isinstance(values, Mapping) else values
-    if get_origin(hint) is dict and isinstance(values, Mapping):
-        of_values = get_args(hint)[1]
-        kinds = (int, float) if of_values is float else (get_origin(of_values) or of_values,)
-        wrong = (name for name, own in values.items() if all(isinstance(one, type) for one in kinds)
-                 and not isinstance(own, kinds))  # fmt: skip
-        if (name := next(wrong, None)) is not None:
-            section, values, hint = f"{section}.{name}", values[name], of_values
-    return f"{section} is {values!r}; expected {in_words(hint)}"
+    Raises:
+        ArgumentError, TypeError, ValueError: it is of another type.
+    """
+    if (known := (hint, repr(value))) not in _READ:
+        parser = ArgumentParser(exit_on_error=False)
+        parser.add_argument("--it", type=hint)
+        _READ[known] = parser.parse_object({"it": deepcopy(value)}).it
+    return deepcopy(_READ[known])
 
 
 def in_words(hint: Any) -> str:
@@ -122,14 +118,6 @@ def in_words(hint: Any) -> str:
     if get_origin(hint) is dict:
         return "keys with values"
     return _NAMED.get(hint, "keys with values" if is_dataclass(hint) else "another value")
-
-
-def _parser_of(kind: type, key: str) -> ArgumentParser:
-    """What reads a setting, made once."""
-    if (kind, key) not in _PARSERS:
-        _PARSERS[kind, key] = ArgumentParser(exit_on_error=False)
-        _PARSERS[kind, key].add_argument(f"--it.{key}", type=get_type_hints(kind)[key])
-    return _PARSERS[kind, key]
 
 
 def names_of(kind: type) -> set[str]:
@@ -150,20 +138,6 @@ def refuse_unknown(values: Any, known: set[str], prefix: str) -> None:
             near = difflib.get_close_matches(str(key), known, 1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(sorted(known)) or 'none'}"
             raise RecipeError(f"unknown key {prefix}{key}; {hint}")
-
-
-def _check_keys(kind: type, values: Mapping[str, Any], prefix: str) -> None:
-    refuse_unknown(values, names_of(kind), f"{prefix}.")
-    hints = get_type_hints(kind)
-    for key, value in values.items():
-        if value is None and hints[key] is not Any and type(None) not in get_args(hints[key]):
-            raise RecipeError(f"{prefix}.{key} is empty; expected a value, or leave the key out")
-        inner = next((hint for hint in (hints[key], *get_args(hints[key])) if is_dataclass(hint)), None)
-        if inner is not None and isinstance(value, Mapping):
-            named = value if get_origin(hints[key]) is dict else {None: value}
-            for name, values_in in named.items():
-                place = f"{prefix}.{key}" if name is None else f"{prefix}.{key}.{name}"
-                _check_keys(inner, values_in, place)  # type: ignore[arg-type]
 
 
 def check_values(values: Any, key: str = "", bounds: Mapping[str, Any] | None = None) -> None:

@@ -17,7 +17,8 @@ GOES_WITH = (  # a setting, its default, and what belongs to its value
     ("pretrained", None, "word_vectors"), ("image_encoder", None, "image_encoder_rate"),
     ("image_encoder", None, "image_encoder_size"),
 )  # fmt: skip
-_PLAIN = ("null", "bool", "int", "float", "str", "seq", "map", "merge")  # kinds of values; others are no settings
+_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")  # of values; others are no settings
+_PLAIN = [f"tag:yaml.org,2002:{kind}" for kind in _KINDS]
 
 
 class _Loader(_SafeLoader):
@@ -43,7 +44,15 @@ def _whole_number(loader: Any, node: yaml.ScalarNode) -> int:
     return number
 
 
+def _refused(loader: Any, node: yaml.Node) -> None:
+    """A value that is no setting."""
+    raise yaml.YAMLError(f"line {node.start_mark.line + 1}: a value of the kind {node.tag}; expected a text, a number, "
+                         "a list or keys with values")  # fmt: skip
+
+
+_Loader.yaml_constructors = {tag: _SafeLoader.yaml_constructors[tag] for tag in _PLAIN}
 _Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+_Loader.add_constructor(None, _refused)
 
 
 def parse_yaml(text: str) -> Any:
@@ -55,16 +64,8 @@ def parse_yaml(text: str) -> Any:
     if len(text) > _LONGEST:
         raise ValueError(f"{len(text):,} letters; expected at most {_LONGEST:,}")
     try:
-        _check_depth(text)  # the library would go down without end, and the process with it
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            _size(node, {}, [])
-            return loader.construct_document(node)
-        finally:
-            loader.dispose()
+        _check_size(text)  # the library would go down without end, and the process with it
+        return yaml.load(text, _Loader)
     except Exception as error:  # `2001-99-99` and `0b_` fail in Python's own functions, others in the library's
         raise ValueError(one_line(error, 1000)) from None
 
@@ -128,45 +129,31 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any], sections: bool
     return merged
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
+def _check_size(text: str) -> None:
+    """Refuse too many values or levels, those of aliases counted each time, and values that are too long."""
+    total, opened = 0, list[list[Any]]()  # of each collection: its anchor, the values before it, its levels
+    known: dict[str | None, tuple[int, int]] = {}  # values and levels of anchors
     for event in yaml.parse(text, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise yaml.YAMLError(f"{event.start_mark}: nested too deeply; expected {_DEEPEST} levels at most")
-
-
-def _size(node: yaml.Node, sizes: dict[int, int], above: list[int]) -> int:
-    """Values of a node, those of aliases counted each time; an error if they are too many, or of another kind.
-
-    Args:
-        node: of the parsed text.
-        sizes: of the nodes that were counted, for aliases stand for the same node.
-        above: the nodes that this one lies in.
-    """
-    if id(node) in above:
-        raise yaml.YAMLError(f"line {node.start_mark.line + 1} refers to itself")
-    if (known := sizes.get(id(node))) is not None:
-        return known
-    if len(above) == _DEEPEST:
-        raise yaml.YAMLError(
-            f"line {node.start_mark.line + 1} is nested too deeply; expected {_DEEPEST} levels at most"
-        )
-    if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.rpartition(":")[2] not in _PLAIN:
-        raise yaml.YAMLError(f"line {node.start_mark.line + 1}: a value of the kind {node.tag}; expected a text, a "
-                             "number, a list or keys with values")  # fmt: skip
-    if isinstance(node, yaml.ScalarNode) and len(node.value) > _LONGEST_VALUE:
-        raise yaml.YAMLError(f"line {node.start_mark.line + 1}: a value of {len(node.value):,} letters; expected "
-                             f"{_LONGEST_VALUE:,} at most")  # fmt: skip
-    children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
-    if isinstance(node, yaml.MappingNode):
-        children = [child for pair in node.value for child in pair]
-    above.append(id(node))
-    size = 1
-    for child in children:
-        size += _size(child, sizes, above)
-        if size > _MOST:
+        line, levels = f"line {event.start_mark.line + 1}", 0  # type: ignore[union-attr]
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append([event.anchor, total, 1])
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before, levels = opened.pop()
+            known[anchor] = total - before, levels
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor in (anchor for anchor, _, _ in opened):
+                raise yaml.YAMLError(f"{line} refers to itself")
+            size, levels = known.get(event.anchor, (1, 0))  # of a text or a number
+            total += size
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if len(event.value) > _LONGEST_VALUE:
+                raise yaml.YAMLError(f"{line}: a value of {len(event.value):,} letters; expected {_LONGEST_VALUE:,} at "
+                                     "most")  # fmt: skip
+        if opened:
+            opened[-1][2] = max(opened[-1][2], levels + 1)
+        if len(opened) + levels > _DEEPEST:
+            raise yaml.YAMLError(f"{line} is nested too deeply; expected {_DEEPEST} levels at most")
+        if total > _MOST:
             raise yaml.YAMLError(f"more than {_MOST:,} values, with those that aliases (*) repeat; write fewer")
-    above.pop()
-    sizes[id(node)] = size
-    return size

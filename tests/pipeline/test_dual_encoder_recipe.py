@@ -264,7 +264,7 @@ IS_DUAL, IN_MORE = r"vse\.model is dual-encoder", r"vse\.row_settings\.more"
     (("--vse.row_settings={more: {epochs: -1}}",), rf"{IN_MORE}: vse\.epochs is -1; expected 0 or more"),
     (("--vse.row_settings={more: {epochs: many}}",), rf"{IN_MORE}\.epochs is 'many'; expected a whole number"),
     (("--vse.row_settings={more: {options: 3}}",), rf"{IN_MORE}\.options is 3; expected keys with values"),
-    (("--vse.row_settings={more: {options: null}}",), rf"{IN_MORE}\.options is None; expected keys with values"),
+    (("--vse.row_settings={more: {options: null}}",), rf"{IN_MORE}\.options is empty; expected a value"),
     (("--vse.fuse=[san, vse++]", "--vse.row_settings={more: {model: dan}}"), rf"{IN_MORE}\.model: vse\.fuse names"),
     (("--vse.rows.more=[]",), r"vse\.rows\.more is empty; expected caption groups .*, or epochs: 0 in vse"),
     (("--vse.model=student", "--vse.teacher={row: humen}"), r"vse\.teacher\.row is 'humen'; expected one of vse\.rows"),

@@ -41,9 +41,9 @@ def manifest(of: Job, seconds: float, **changed) -> dict:
 def test_a_line_tells_name_figure_time_and_what_is_left() -> None:
     progress, jobs = Progress(), [job("mt-en-de", direction="en-de"), job("mt-de-en", direction="de-en")]
     progress.expect(jobs)
-    line = progress.finish(jobs[0], 17.4, "BLEU 100.0", whole=True)
+    line = progress.finish(jobs[0], manifest(jobs[0], 17.4), "BLEU 100.0")
     assert re.fullmatch(r"mt-en-de +BLEU 100\.0 +17 s · 1 of 2 jobs · about 17 s left", line)
-    assert progress.finish(jobs[1], 5, "", whole=False).endswith("5 s (continued) · 2 of 2 jobs")
+    assert progress.finish(jobs[1], manifest(jobs[1], 5, resumed=True), "").endswith("5 s (continued) · 2 of 2 jobs")
 
 
 def test_jobs_of_one_name_are_told_apart_by_their_keys() -> None:
@@ -51,21 +51,22 @@ def test_jobs_of_one_name_are_told_apart_by_their_keys() -> None:
     progress = Progress()
     progress.line_up(jobs)
     progress.expect(jobs[:2])
-    lines = [progress.finish(jobs[0], 2, "a", whole=True), progress.skip(jobs[1], "b"), progress.skip(jobs[2], "c")]
+    first = progress.finish(jobs[0], manifest(jobs[0], 2), "a")
+    lines = [first, progress.skip(jobs[1], "b"), progress.skip(jobs[2], "c")]
     names = [f"vse-gxn-none-1 {jobs[0].key[:6]}", f"vse-gxn-none-1 {jobs[1].key[:6]}", "mt-en-de".ljust(21)]
     for line, name in zip(lines, names, strict=True):
         assert line.startswith(f"{name}  ")
 
 
-def test_time_left_is_that_of_like_jobs_in_this_run_before_those_on_disk() -> None:
+def test_time_left_is_that_of_like_jobs_in_this_run_and_on_disk() -> None:
     jobs = [job(f"vse-san-none-{seed}", "vse", seed=seed, epochs=3) for seed in range(4)]
     other = job("vse-san-none-9", "vse", seed=9, epochs=30)
     far = job("vse-san-none-8", "vse", corpus="b", seed=8, epochs=3)
     progress = Progress()
     progress.expect(jobs[1:], [manifest(jobs[0], 20), manifest(other, 900), manifest(far, 700)])
     assert progress.left() == ["about 60 s left"]
-    progress.finish(jobs[1], 40, "", whole=True)
-    assert progress.left() == ["about 80 s left"]
+    progress.finish(jobs[1], manifest(jobs[1], 40), "")
+    assert progress.left() == ["about 60 s left"]
 
 
 def test_time_of_another_corpus_is_scaled_by_captions_and_that_of_other_settings_by_steps() -> None:
@@ -109,7 +110,7 @@ def test_a_continued_job_tells_nothing_of_the_time_of_others() -> None:
     progress = Progress()
     progress.expect([first, second], [manifest(first, 50, resumed=True), {"resumed": False, "stage": []}])
     assert progress.left() == ["time left unknown"]
-    progress.finish(first, 2, "", whole=False)
+    progress.finish(first, manifest(first, 2, resumed=True), "")
     assert progress.left() == ["time left unknown"]
 
 
@@ -125,7 +126,7 @@ def test_what_is_unknown_is_said() -> None:
     progress = Progress()
     progress.expect(jobs)
     assert progress.left() == ["time left unknown"]
-    progress.finish(jobs[0], 30, "", whole=True)
+    progress.finish(jobs[0], manifest(jobs[0], 30), "")
     assert progress.left() == ["more than 30 s left"]  # of its stage there is one, of vse none
 
 
@@ -133,9 +134,9 @@ def test_a_training_is_guessed_from_trainings_of_its_stage_by_what_it_reads() ->
     text, long, short = job("text"), job("nmt-en-de", phase={"steps": 900}), job("mt-en-de", phase={"steps": 90})
     progress = Progress()
     progress.expect([text, long, short])
-    progress.finish(text, 24, "", whole=True)
+    progress.finish(text, manifest(text, 24), "")
     assert progress.left() == ["time left unknown"]
-    progress.finish(long, 600, "", whole=True)
+    progress.finish(long, manifest(long, 600), "")
     assert progress.left() == ["about 60 s left"]
 
 
