@@ -7,7 +7,7 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from data.characters import composed
@@ -22,6 +22,20 @@ _TEXTS = {".txt", ".token", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xls
 _NOT_BY_NAME = "not a picture by its name"
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 NO_PICTURES = f"no pictures in it; expected files like {', '.join(sorted(SUFFIXES))}"
+
+
+def name_of(image_id: str) -> str:
+    """The name of an image in any corpus: its Flickr or COCO number, else its id without folder and suffix.
+
+    Examples:
+        >>> {name_of(name) for name in ("1000092795", "1000092795.jpg", "images/1000092795_693b08cb0e.jpg")}
+        {'1000092795'}
+        >>> name_of("COCO_val2014_000000391895")
+        '391895'
+    """
+    stem = PurePosixPath(image_id).stem
+    number = re.fullmatch(r"(?:COCO_[a-z]+\d{4}_)?0*(\d+)(?:_[0-9a-f]{10})?", stem)
+    return number[1] if number else stem
 
 
 def pictures_in(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:

@@ -21,7 +21,7 @@ from PIL import Image
 
 from data.captions import HUMAN, read_captions
 from data.processes import cores
-from pipeline.corpus.prepare import pictures_of, twins_of
+from pipeline.corpus.prepare import about_corpus, pictures_of
 from pipeline.engine.console import info
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -97,11 +97,11 @@ def _demonstrate(driver: Any) -> None:
 
 
 def _twin_that_needs_its_picture(graph: Graph, corpus: Path) -> dict[str, str]:
-    """A row of `twins_of` the corpus with the word “bat”, which MT translates wrongly."""
+    """A row of the twins of the corpus with the word “bat”, which MT translates wrongly."""
     text_only = read_translations(graph.workspace.folder(graph.translators["mt-en-de"]), "twins")
     translated = {row["image_id"]: row["hypothesis"] for row in text_only}
     return next(
-        one for one in twins_of(corpus)
+        one for one in about_corpus(corpus)["twins"]
         if one["word"] == "bat" and one["expected"].lower() not in translated[one["image_id"]]
     )  # fmt: skip
 
@@ -117,7 +117,7 @@ def translated_twins(graph: Graph, twin: Mapping[str, str]) -> Image.Image:
 
     Args:
         graph: of a recipe whose translators have been trained.
-        twin: a row of `twins_of` the corpus.
+        twin: a row of the twins of the corpus.
     """
     jobs, workspace = graph.translators, graph.workspace
     corpus = workspace.folder(graph.corpus)

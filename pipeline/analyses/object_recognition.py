@@ -15,10 +15,10 @@ from data.captions import HUMAN, read_captions
 from data.corpora.scenes_objects import TRAINING, AtPlaces, Recogniser, objects_of, right
 from data.pixels import middle_square
 from modules.retrieval_models import model_class
+from modules.retrieval_models.generated import drawn_pictures
 from pipeline.analyses.description import Analysis, Line, read_values
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
-from pipeline.retrieval.generation import drawn_pictures
 from pipeline.retrieval.rows import Trained
 from pipeline.training.model_files import device_of, load_model
 
@@ -56,7 +56,7 @@ def recognised_job(tested: Trained) -> Job | None:
         real = dict(zip(objects, recogniser.recognise(_pixels(files, list(objects), size)), strict=True))
         for language, tested in _tested(read_captions(inputs["corpus"] / "captions.parquet"), listed).items():
             drawn = recogniser.recognise(
-                drawn_pictures(model, text, [(caption, language) for _, caption in tested], _SEED)
+                drawn_pictures(model, text.encode, [(caption, language) for _, caption in tested], _SEED)
             )
             other = [drawn[place - len(drawn) // 2] for place in range(len(drawn))]  # captions are sorted by image
             seen = {DRAWN: drawn, OTHER: other, REAL: [real[image] for image, _ in tested]}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modules.retrieval_models import model_class
 from pipeline.analyses.description import Analysis, Line, read_values
-from pipeline.corpus.prepare import twins_of
+from pipeline.corpus.prepare import about_corpus
 from pipeline.engine.job import Job
 from pipeline.retrieval.probes import BOTH, Twins, encoded_twins, other_twins, own_above_twin
 from pipeline.retrieval.ranks import open_test
@@ -40,7 +40,7 @@ def senses_job(tested: Trained) -> Job | None:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode the twins, compare their scores."""
         test, figures = open_test(inputs, settings.test, settings), dict[str, dict[str, float]]()
-        other = other_twins(twins_of(inputs["corpus"]))
+        other = other_twins(about_corpus(inputs["corpus"])["twins"])
         for language in settings.test:
             twins = encoded_twins(test, other, language)
             shares: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -83,7 +82,10 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
             "warnings": len(report.findings),
         }
 
-    job = Job("corpus", "prepare", VERSION, settings, {}, run, headline=_headline)
+    job = Job(
+        "corpus", "prepare", VERSION, settings, {}, run,
+        headline=lambda figures: f"{figures['captions']:,} captions of {figures['images']:,} images",
+    )  # fmt: skip
     if root is not None and not workspace.read_only:
         _follow(root, workspace.folder(job) / _ROOT)
     return job
@@ -118,10 +120,6 @@ def pictures_digest(recipe: Recipe, workspace: Workspace) -> str | None:
     if folder is None or corpus.root is None or not CORPORA[corpus.name].brings_regions(corpus.options):
         return None
     return workspace.fingerprint(sorted(pictures_in(Path(corpus.root) / folder)[0].values()))
-
-
-def _headline(figures: Mapping[str, Any]) -> str:
-    return f"{figures['captions']:,} captions of {figures['images']:,} images"
 
 
 def say_corpus(recipe: Recipe, workspace: Workspace, job: Job) -> None:
@@ -167,17 +165,8 @@ def captioned_images(corpus: Path, split: str | None = None) -> list[str]:
     return list(dict.fromkeys([*(image for image in stored if image in wanted), *wanted]))
 
 
-def twins_of(corpus: Path) -> list[dict[str, str]]:
-    """The twin pictures of a prepared corpus and the word that each settles; none in most corpora.
-
-    Raises:
-        RecipeError: the corpus is damaged.
-    """
-    return about_corpus(corpus)["twins"]
-
-
 def about_corpus(corpus: Path) -> dict[str, Any]:
-    """Task, tasks of single languages if they have one, label, twins and pictures of a prepared corpus.
+    """Task, tasks of single languages if they have one, label, pictures, and twins with the word that each settles.
 
     Raises:
         RecipeError: it is damaged.

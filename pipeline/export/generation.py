@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from modules.retrieval_models.generated import drawn_pictures
 from modules.translators.beam import BeamSettings
 from pipeline.engine.console import info, info_aside, printable
 from pipeline.engine.files import write_output
@@ -19,7 +20,7 @@ from pipeline.export.exported_files import model_of
 from pipeline.export.exported_model import ExportedModel
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.typed import located
-from pipeline.retrieval.generation import drawn_pictures, written_captions
+from pipeline.retrieval.generation import written_captions
 from pipeline.visualization.pictures import of_generator
 
 ENLARGED = 256
@@ -117,7 +118,7 @@ def picture_of(exported: ExportedModel, text: str, language: str | None = None, 
     exported = generating(exported, "draws") or exported
     language = exported.language_of(text) if language is None else exported.require_language(language)
     with located(str(exported.folder)), as_recipe_error():
-        pictures = drawn_pictures(exported.model, exported.text, [(text, language)], seed)
+        pictures = drawn_pictures(exported.model, exported.text.encode, [(text, language)], seed)
     return of_generator(pictures[0], ENLARGED)
 
 

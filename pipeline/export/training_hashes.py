@@ -18,6 +18,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from data.captions import HUMAN
+from data.pictures import name_of
 from data.sentences import RULE, sentence_hash
 from data.slots import parse_group
 from data.taught import TEXT
@@ -27,7 +28,6 @@ from pipeline.engine.job import Job
 from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.translation.leakage import name_of
 from pipeline.vectors.teaching import rows_of, teacher_of
 
 SEEN = "seen.safetensors"
@@ -145,7 +145,7 @@ def _add(trained: Job, workspace: Workspace, split: dict[str, list[dict[str, Any
 
 
 def name_hash(image_id: str) -> int:
-    """A number that images of one name share, in whatever corpus (`pipeline.translation.leakage.name_of`)."""
+    """A number that images of one name share, in whatever corpus (`data.pictures.name_of`)."""
     digest = hashlib.blake2b(name_of(image_id).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1  # 63 bits, as those of `sentence_hash`
 

@@ -19,6 +19,7 @@ from data.slots import parse_group
 from data.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
 from modules.retrieval_models.encoded import encoded_captions, encoded_images
+from modules.retrieval_models.generated import drawn_pictures
 from pipeline.analyses.generated import SEARCH
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import command, info, stage_command
@@ -28,7 +29,7 @@ from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
-from pipeline.retrieval.generation import drawn_pictures, written_captions
+from pipeline.retrieval.generation import written_captions
 from pipeline.similarity.models import models_of
 from pipeline.training.model_files import load_model
 from pipeline.training.trainer import log_folder
@@ -275,7 +276,7 @@ def generation_sheet(
         shown: list[Shown] = [pictures.get(image)]
         if model.draws:
             language, caption = next((language, known[image]) for language, known in captions.items() if image in known)
-            shown.append(of_generator(drawn_pictures(model, text, [(caption, language)], _SEED)[0]))
+            shown.append(of_generator(drawn_pictures(model, text.encode, [(caption, language)], _SEED)[0]))
             lines[image].append((f"drawn: of the human caption in {language_name(language)}", GREEN))
         rows.append((shown, lines[image]))
     return picture_sheet(rows)

@@ -5,32 +5,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from data.captions import read_captions
 from modules.metrics.retrieval import RetrievalRanks, fold_scores, retrieval_ranks
-from pipeline.engine.artifacts import read_arrays, read_manifest
+from pipeline.engine.artifacts import read_manifest
 from pipeline.engine.job import Job
-from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.retrieval.preconditions import read_in_validation
 from pipeline.retrieval.ranks import (
     encode_split,
     folds_of,
+    inputs_of,
+    inputs_of_several,
     open_test,
     ranked,
     ranking_job,
     validation_scores,
     write_ranks,
 )
-from pipeline.retrieval.rows import Row, recall_headline
+from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.vectors.images import test_inputs
 
-VERSION = 3
-_SCORES = ("scores", "images", "captions", "links")
+VERSION = 4
 
 
 def fused(training: Training) -> Row:
@@ -38,50 +36,35 @@ def fused(training: Training) -> Row:
     settings = training.settings
     members = [(model, training.seed if seed is None else seed) for model, seed in settings.fused_models]
     trained = [replace(training, seed=seed).train(model) for model, seed in members]
-    scored = [similarity_job(trained_job, training.corpus, settings) for trained_job in trained]
-    job = fusion_job(f"fusion-{'-'.join(settings.fuse)}-{training.name}-{training.seed}", scored, settings)
-    return training.row(job, trained, " + ".join(settings.fuse))
+    name = f"fusion-{'-'.join(settings.fuse)}-{training.name}-{training.seed}"
+    return training.row(fusion_job(name, trained, training.corpus, settings), trained, " + ".join(settings.fuse))
 
 
-def similarity_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
-    """Score images with captions by a trained model: `similarity-<split>-<language>.npz`.
+def fusion_job(name: str, trained: Sequence[Job], corpus: Job, settings: VseSettings) -> Job:
+    """Rank by the mean similarity of trained models (mmt-retrieval, "fusion").
 
     All test languages on test, and on validation those that choose, with the images that all rows rank.
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the matrices, and the ranks by them."""
-        captions = read_captions(inputs["corpus"] / "captions.parquet")
-        for split, languages in (("val", settings.select), ("test", settings.test)):
-            test = open_test(inputs, read_in_validation(captions, languages, settings.test), settings)
-            data, encoded = encode_split(test, split)
-            for language in languages:
-                images, ids = map(np.array, data.ranked(split, language))
-                scores, links = encoded[language].scores().numpy(), encoded[language].links.cpu().numpy()
-                path = folder / f"similarity-{split}-{language}.npz"
-                np.savez(path, scores=scores, images=images, captions=ids, links=links)
-        return {"test": write_ranks(folder, ranked(encoded))}
-
-    plain = {"test": settings.test, "select": settings.select}
-    name = trained.name.replace("vse-", "similarity-", 1)
-    return ranking_job(name, test_inputs(trained, corpus), plain, run, settings, VERSION)
-
-
-def fusion_job(name: str, members: Sequence[Job], settings: VseSettings) -> Job:
-    """Rank by the mean of saved similarity matrices (mmt-retrieval, "fusion")."""
-
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks by the mean."""
-        ranks: dict[str, dict[str, RetrievalRanks]] = {"val": {}, "test": {}}
+        captions = read_captions(inputs["corpus"] / "captions.parquet")
+        ranks: dict[str, dict[str, RetrievalRanks]] = {}
         for split, languages in (("val", settings.select), ("test", settings.test)):
-            for language in languages:
-                path = f"similarity-{split}-{language}.npz"
-                ranks[split][language] = retrieval_ranks(*fuse([member / path for member in inputs.values()]))
+            read = read_in_validation(captions, languages, settings.test)
+            tests = (open_test(inputs_of(inputs, number), read, settings) for number in range(len(trained)))
+            total: dict[str, Tensor] = {}
+            for _, encoded in (encode_split(test, split) for test in tests):
+                links = {language: test.links.cpu() for language, test in encoded.items()}
+                scores = {language: encoded[language].scores() for language in languages}
+                total = {language: scores[language] + total.get(language, 0) for language in languages}
+            ranks[split] = {
+                language: retrieval_ranks(whole / len(trained), links[language]) for language, whole in total.items()
+            }
         return {"test": write_ranks(folder, ranks["test"]), "val": validation_scores(ranks["val"])}
 
-    inputs = {str(number): job for number, job in enumerate(members)}
     plain = {"test": settings.test, "select": settings.select}
-    return Job(name, "vse", VERSION, plain, inputs, run, headline=recall_headline)
+    return ranking_job(name, inputs_of_several(trained, corpus), plain, run, settings, VERSION)
 
 
 def in_folds(training: Training) -> Row:
@@ -102,21 +85,3 @@ def in_folds(training: Training) -> Row:
     name = row.job.name.replace("vse-", f"folds-{settings.folds}-", 1)
     plain = {"test": settings.test, "folds": settings.folds}
     return replace(row, job=ranking_job(name, test_inputs(row.job, training.corpus), plain, run, settings))
-
-
-def fuse(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
-    """The mean (I, C) of saved similarity matrices, and each caption's image (C,).
-
-    Raises:
-        RecipeError: a file is damaged, or the matrices are not of the same images and captions.
-    """
-    total, *about = read_arrays(paths[0], _SCORES)
-    for path in paths[1:]:
-        scores, *other = read_arrays(path, _SCORES)
-        for name, first, second in zip(_SCORES[1:], about, other, strict=True):
-            if not np.array_equal(first, second):
-                raise RecipeError(
-                    f"{path}: its {name} are not those of {paths[0]}; similarity matrices of one test set can be fused"
-                )
-        total = total + scores
-    return torch.from_numpy(total / len(paths)), torch.from_numpy(about[-1])

@@ -26,7 +26,7 @@ from pipeline.retrieval.preconditions import require_equal_folds
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training.model_files import load_model
 from pipeline.training.trainer import evaluate_split, make_trainer
-from pipeline.vectors.images import images_in
+from pipeline.vectors.images import images_in, test_inputs
 
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
 
@@ -68,6 +68,20 @@ def open_test(inputs: Mapping[str, Path], languages: Sequence[str], settings: Vs
     model, text = load_model(inputs["model"], settings.pretrained)
     captions = read_captions(inputs["corpus"] / "captions.parquet")
     return ModelTest(EncodedModule(model, languages).eval(), text, captions, images_in(inputs), settings.trainer)
+
+
+def inputs_of_several(trained: Sequence[Job], corpus: Job) -> dict[str, Job]:
+    """The inputs of a job that tests several models: `corpus`, and the others of each behind its number, `0:model`."""
+    inputs = {"corpus": corpus}
+    for number, job in enumerate(trained):
+        inputs |= {f"{number}:{name}": each for name, each in test_inputs(job, corpus).items() if name != "corpus"}
+    return inputs
+
+
+def inputs_of(inputs: Mapping[str, Path], number: int) -> dict[str, Path]:
+    """Those of one of them, as `open_test` takes them."""
+    start = f"{number}:"
+    return {name.removeprefix(start): inputs[name] for name in inputs if name == "corpus" or name.startswith(start)}
 
 
 def ranking_job(

@@ -1,6 +1,5 @@
-"""Jobs that index the test by a trained model, and rerank the first results by another model or its own decoder."""
+"""Jobs that rerank the first results of a trained model by another model or its own decoder."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,25 +12,20 @@ from torch import Tensor
 
 from data.captions import HUMAN
 from data.regions import RegionStore
-from modules.errors import ModelError
 from modules.retrieval_models import model_class
+from modules.search.encoded_test import EncodedTest
 from modules.search.index import VectorIndex
 from modules.search.likelihood import CaptionLikelihood, likelihood_ranks
-from modules.search.ranking import ranks_by_index
 from modules.search.reranking import FirstLists, exact_lists, first_lists, reranked
-from pipeline.engine.artifacts import read_json
-from pipeline.engine.console import stage_command
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.retrieval.ranks import encode_split, open_test, ranking_job, read_ranks, write_ranks
+from pipeline.retrieval.ranks import encode_split, inputs_of, inputs_of_several, open_test, ranking_job, write_ranks
 from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
-from pipeline.training.model_files import device_of, model_fingerprint
+from pipeline.training.model_files import device_of
 from pipeline.vectors.images import test_inputs
-
-_IDS = "ids.json"
 
 
 def on_first_lists(training: Training) -> Row:
@@ -61,9 +55,8 @@ def reranked_row(row: Row, first: Row, corpus: Job, of_first: VseSettings, setti
         of_first: settings of the one that is indexed.
         settings: of the one that reranks.
     """
-    index = index_job(first.job, corpus, of_first)
     name = f"rerank-{of_first.model}-{settings.model}-{row.name}-{row.seed}"
-    job = rerank_job(name, index, row.job, corpus, settings)
+    job = rerank_job(name, first.job, row.job, corpus, of_first, settings)
     system = f"{settings.model} on the first {settings.first_k} of {of_first.model}"
     analyses = {name: job for name, job in row.analyses.items() if name == "retrieved"}
     return replace(row, job=job, trained=(row.job, first.job), system=system, analyses=analyses)
@@ -89,74 +82,28 @@ def trained_reranker(row: Row | None, workspace: Workspace) -> Row | None:
     return row if row is not None and done and is_better(row, workspace) else None
 
 
-def index_job(trained: Job, corpus: Job, settings: VseSettings) -> Job:
-    """Index all test images and the test captions of each language by a trained model of an inner product.
-
-    Leaves `images/` and `captions-<language>/`, each an index with the ids of its rows, and the ranks by them.
-    """
-
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the indexes, and the ranks by them."""
-        data, encoded = encode_split(open_test(inputs, settings.test, settings))
-        made_of, ranks = model_fingerprint(inputs["model"]), {}
-        for language, gallery in encoded.items():
-            images, captions = gallery.images.single(), gallery.captions.single()
-            ranks[language] = ranks_by_index(images.float(), captions.float(), gallery.links)
-            for part, ids, vectors in zip(
-                _parts(language), data.ranked("test", language), (images, captions), strict=True
-            ):
-                VectorIndex(vectors, gpu=-1).save(folder / part, made_of)
-                (folder / part / _IDS).write_text(json.dumps(ids), encoding="utf-8")
-        return {"test": write_ranks(folder, ranks)}
-
-    name = trained.name.replace("vse-", "index-", 1)
-    return ranking_job(name, test_inputs(trained, corpus), {"test": settings.test}, run, settings)
-
-
-def rerank_job(name: str, index: Job, trained: Job, corpus: Job, settings: VseSettings) -> Job:
-    """Rerank the first `vse.first_k` results of the indexed model by a trained model's score.
-
-    Raises:
-        RecipeError: an index is damaged, of another checkpoint than the indexed model's, or of another test.
-    """
+def rerank_job(name: str, first: Job, second: Job, corpus: Job, of_first: VseSettings, settings: VseSettings) -> Job:
+    """Rerank the first `vse.first_k` results of a trained model of an inner product by the score of another one."""
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the ranks."""
-        made_of = model_fingerprint(inputs["first"])
-        lists = {language: _lists(inputs["index"], made_of, language, settings.first_k) for language in settings.test}
-        data, encoded = encode_split(open_test(inputs, settings.test, settings))
-        for language in encoded:
-            for part, ids in zip(_parts(language), data.ranked("test", language), strict=True):
-                _require_ids(inputs["index"], part, ids)
+        _, indexed = encode_split(open_test(inputs_of(inputs, 0), settings.test, of_first))
+        lists = {language: _lists(gallery, settings.first_k) for language, gallery in indexed.items()}
+        _, encoded = encode_split(open_test(inputs_of(inputs, 1), settings.test, settings))
         ranks = {
             language: reranked(gallery.similarity, gallery.images, gallery.captions, lists[language])
             for language, gallery in encoded.items()
         }
         return {"test": write_ranks(folder, ranks)}
 
-    inputs = {"corpus": corpus, "first": index.inputs["model"], "index": index} | test_inputs(trained, corpus)
-    return ranking_job(name, inputs, {"test": settings.test, "first_k": settings.first_k}, run, settings)
+    plain = {"test": settings.test, "first_k": settings.first_k}
+    return ranking_job(name, inputs_of_several([first, second], corpus), plain, run, settings, version=2)
 
 
-def _parts(language: str) -> tuple[str, str]:
-    """Folders of the indexes that a language's queries are searched in and by: of images, and of its captions."""
-    return "images", f"captions-{language}"
-
-
-def _lists(folder: Path, made_of: str, language: str, k: int) -> FirstLists:
-    """The first k of each query of one language, by the indexes in an index job's folder."""
-    try:
-        images, captions = (VectorIndex.load(folder / part, made_of, gpu=-1) for part in _parts(language))
-        return first_lists(images, captions, read_ranks(folder, language), k)
-    except ModelError as error:
-        raise RecipeError(f"{error}: delete {folder} and run {stage_command('vse')}") from None
-
-
-def _require_ids(folder: Path, part: str, ids: list[str]) -> None:
-    """Refuse an index whose rows are not these images or captions, in this order."""
-    path = folder / part / _IDS
-    if read_json(path) != ids:
-        raise RecipeError(f"{path}: not the {part} of this test; delete {folder} and run {stage_command('vse')}")
+def _lists(gallery: EncodedTest, k: int) -> FirstLists:
+    """The first k of each query of one language, by indexes of the test."""
+    images, captions = (VectorIndex(side.single(), gpu=-1) for side in (gallery.images, gallery.captions))
+    return first_lists(images, captions, gallery.ranks(), k)
 
 
 SAMPLE = 32

@@ -20,7 +20,7 @@ from data.text_inputs import TextInput
 from modules.pretrained.interpolation import interpolate, weights_of
 from modules.retrieval_models import model_class, option_names
 from modules.training.retrieval import Retrieval
-from pipeline.corpus.prepare import pictures_of, twins_of
+from pipeline.corpus.prepare import about_corpus, pictures_of
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -252,8 +252,9 @@ class _Run:
         tested = write_ranks(folder, module.ranks)
         self._log_result(log_dir, tested, validated)
         test = ModelTest(EncodedModule(module.model, settings.test), text, captions, store, settings.trainer)
+        twins = about_corpus(inputs["corpus"])["twins"]
         return {
-            "test": tested, "val": validated, "twins": twin_scores(test, twins_of(inputs["corpus"]), folder),
+            "test": tested, "val": validated, "twins": twin_scores(test, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()) if settings.epochs else 0, "vocabulary": len(text),
             "parameters": sum(p.numel() for p in module.parameters()),
             "trained_parameters": sum(trained) if settings.epochs else 0,

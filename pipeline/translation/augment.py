@@ -1,7 +1,6 @@
 """Stage augment: human captions of training images become synthetic ones, along each path of translators."""
 
 import random
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -14,7 +13,7 @@ from data.casing import Casing
 from data.regions import RegionStore
 from data.text import spaced
 from data.text_inputs import tokens_of, words_of_all
-from modules.metrics.translation import distinct, pairwise_bleu
+from modules.metrics.synthetic import lexical_diversity
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import debug
 from pipeline.engine.job import Job
@@ -32,7 +31,6 @@ from pipeline.visualization.dashboards import Example, examples_html
 
 VERSION = 1
 _EXAMPLES = 20
-_BLEU_IMAGES, _BLEU_CAPTIONS = 500, 5
 _NOT_OF_A_PATH = ("paths", "batch_tokens", "translators", "captions", "searches", "filters", "captioner")
 
 
@@ -210,46 +208,19 @@ def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None
 
 
 def diversity(human: Table, synthetic: Table, origin: str) -> dict[str, Any]:
-    """Lexical diversity as the paper counts it: different Moses tokens before and after, a count for each language.
-
-    Tokens of different languages count apart, as the paper's 8,830 → 19,960 (English + German) do. Beside it: the
-    share of different words and pairs of words in all (distinct-1, -2; Li et al. 2016), how similar the new captions of
-    one image are (mean BLEU of one against another; of 500 images, five captions each), and how many repeat a human
-    caption. Distinct-n and BLEU are of one caption a source and of pairs: more captions do not lower them.
-
-    Args:
-        human: training captions of all languages.
-        synthetic: made from them.
-        origin: the language that the path starts from; `before` counts its captions alone.
-    """
-    new, known = _sentences(synthetic), dict(zip(human["caption_id"][:], _sentences(human), strict=True))
-    before = {(language, word) for language, text in known.values() if language == origin for word in text.split()}
-    after = {(language, word) for language, text in new for word in text.split()}
-    names, images, parents, surface = (synthetic[name][:] for name in ("caption_id", "image_id", "parent", "text"))
-    by_people, of_image, texts = set(known.values()), dict[str, list[str]](), [text for _, text in new]
-    for image_id, text in zip(images, texts, strict=True):
-        of_image.setdefault(image_id, []).append(text)
-    chosen = random.Random(0).sample(sorted(of_image), min(_BLEU_IMAGES, len(of_image)))
-    words = sum(len(spaced(text, language).split()) for text, (language, _) in zip(surface, new, strict=True))
-    of_parents = [known.get(parent or "", ("", None))[1] for parent in parents]
-    return {
-        "captions": len(new),
-        "unique_source": len(before),
-        "unique_synthetic": len(after),
-        "unique_with_synthetic": len(before | after),
-        "unique_by_language": dict(Counter(language for language, _ in before | after)),
-        "copies_of_parent": sum(text == parent for text, parent in zip(texts, of_parents, strict=True)),
-        "copies_of_human": sum(sentence in by_people for sentence in new),
-        **distinct([text for name, text in zip(names, texts, strict=True) if "#" not in name.split("|")[-1]]),
-        "pairwise_bleu": pairwise_bleu([of_image[image_id][:_BLEU_CAPTIONS] for image_id in chosen]),
-        "mean_words": round(words / len(new), 2),
-    }
+    """`lexical_diversity` of synthetic captions, by Moses tokens, and their mean number of words."""
+    known, new = (_sentences(captions) for captions in (human, synthetic))
+    surface = zip(synthetic["text"][:], synthetic["language"][:], strict=True)
+    words = sum(len(spaced(text, language).split()) for text, language in surface)
+    scores = lexical_diversity(known, new, synthetic["image_id"][:], synthetic["parent"][:], origin)
+    return scores | {"mean_words": round(words / len(new), 2)}
 
 
-def _sentences(captions: Table) -> list[tuple[str, str]]:
-    """The language and the words of each caption."""
+def _sentences(captions: Table) -> dict[str, tuple[str, str]]:
+    """The language and the words of each caption, by its id."""
     languages = captions["language"][:]
-    return list(zip(languages, words_of_all(tokens_of(captions), languages), strict=True))
+    sentences = zip(languages, words_of_all(tokens_of(captions), languages), strict=True)
+    return dict(zip(captions["caption_id"][:], sentences, strict=True))
 
 
 def _write_examples(

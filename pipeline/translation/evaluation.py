@@ -59,7 +59,8 @@ def evaluate_translator(
         rows = pairs.rows(split, captions=True)
         if not rows:
             continue
-        translations = best_of_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings, memory=memory)
+        found = translate_rows(loaded, pairs, rows, [row["seen_id"] for row in rows], settings, memory=memory)
+        translations = [best for best, *_ in found]
         of_twins = [*zip(rows, translations, strict=True)] if split == "twins" else []
         references = [lowered(row[pairs.target], pairs.target) for row in rows]
         scores = translation_scores(
@@ -97,14 +98,6 @@ def translate_rows(
     )  # fmt: skip
 
 
-def best_of_rows(
-    loaded: tuple[Searched, SubWords], pairs: ParallelText, rows: Sequence[Mapping[str, Any]],
-    images: Sequence[str | None], settings: MmtSettings, **more: Any,
-) -> list[Translated]:  # fmt: skip
-    """The best translation of each row; `more` is for `translate_all`."""
-    return [best for best, *_ in translate_rows(loaded, pairs, rows, images, settings, **more)]
-
-
 def _test_twins(
     loaded: tuple[Searched, SubWords], pairs: ParallelText, translated: Sequence[tuple[dict[str, Any], Translated]],
     settings: MmtSettings,
@@ -125,7 +118,8 @@ def _test_twins(
     network = loaded[0]
     swapped = right  # by one that does not look
     if network.regions is not None or reads_pictures(network):
-        swapped = best_of_rows(loaded, pairs, rows, [entry["twin_id"] for entry in about], settings)
+        found = translate_rows(loaded, pairs, rows, [entry["twin_id"] for entry in about], settings)
+        swapped = [best for best, *_ in found]
     figures: dict[str, Any] = {}
     for kind, translations in (("", right), ("swapped_", swapped)):
         scores = ambiguity_scores(

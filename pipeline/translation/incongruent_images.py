@@ -16,15 +16,15 @@ from torch.utils.tensorboard import SummaryWriter
 from data.regions import RegionStore
 from data.text import JointBPE, words_of
 from data.translation import in_order_loader
-from modules.metrics.ambiguity import ambiguous_words, choices, hits
-from modules.metrics.translation import bleu_of, bleu_statistics, by_image, paired_gain
+from modules.metrics.ambiguity import ambiguous_words, choices
+from modules.metrics.looks import compared_looks
 from modules.translators.noisy_channel import log_likelihoods
 from modules.translators.registry import Translator
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
 from pipeline.recipes.settings import Recipe
 from pipeline.training.trainer import log_folder
-from pipeline.translation.evaluation import best_of_rows, settings_of_test
+from pipeline.translation.evaluation import settings_of_test, translate_rows
 from pipeline.translation.parallel_text import ParallelText, parallel_text_of, sentences_of
 from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.attention import AttendedSentence, attention_html, attention_picture
@@ -71,7 +71,7 @@ def incongruent_job(recipe: Recipe, translator: Job) -> Job:
         looks: dict[str, _Look] = {}
         seen_images: tuple[Sequence[str | None], ...] = (images, another(images), [None] * len(rows))
         for name, seen in zip(SHOWN, seen_images, strict=True):
-            tokens = [best.tokens for best in best_of_rows(loaded, pairs, rows, seen, settings)]
+            tokens = [best.tokens for best, *_ in translate_rows(loaded, pairs, rows, seen, settings)]
             likelihood = _likelihood(network, rows, seen, pairs.store, settings.batch_tokens)  # type: ignore[arg-type]
             looks[name] = _Look(seen, tokens, likelihood)
         scores = _scores(pairs, rows, looks)
@@ -128,32 +128,9 @@ def _scores(pairs: ParallelText, rows: Sequence[dict[str, Any]], looks: Mapping[
         choices(lexicon, words_of(row[pairs.source], pairs.source).split(), human.split())
         for row, human in zip(rows, reference, strict=True)
     ]
-    statistics = {
-        name: {
-            "bleu": bleu_statistics(look.tokens, reference),
-            "loglik": look.likelihood,
-            "ambiguous": torch.tensor(
-                [[hits(words, text.split()), len(words)] for words, text in zip(to_choose, look.tokens, strict=True)],
-                dtype=torch.float64,
-            ),
-        }
-        for name, look in looks.items()
-    }
-    rate = {"bleu": bleu_of, "loglik": lambda sums: sums[..., 0] / sums[..., 1],
-            "ambiguous": lambda sums: 100 * sums[..., 0] / sums[..., 1].clamp(min=1)}  # fmt: skip
-    figures: dict[str, Any] = {"ambiguous_words": len(lexicon), "choices": sum(map(len, to_choose))}
-    if not figures["choices"]:
-        del rate["ambiguous"]
-    images = [row["seen_id"] for row in rows]
-    for measure, score in rate.items():
-        summed = {name: by_image(values[measure], images) for name, values in statistics.items()}
-        for name in SHOWN:
-            figures[f"{name}_{measure}"] = float(score(summed[name].sum(0)))
-        for other in SHOWN[1:]:
-            gain = paired_gain(summed["own"], summed[other], score)
-            name = f"own-{other}_{measure}"
-            figures |= {name: gain.value, f"{name}_low": gain.low, f"{name}_high": gain.high, f"{name}_p": gain.p_value}
-    return figures
+    seen = {name: (look.tokens, look.likelihood) for name, look in looks.items()}
+    about = {"ambiguous_words": len(lexicon), "choices": sum(map(len, to_choose))}
+    return about | compared_looks(seen, reference, to_choose, [row["seen_id"] for row in rows])
 
 
 def _write(path: Path, rows: Sequence[dict[str, Any]], looks: Mapping[str, _Look]) -> None:

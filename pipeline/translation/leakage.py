@@ -1,10 +1,10 @@
 """A check against what is borrowed and was trained on this corpus's validation or test images."""
 
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from data.captions import TRAINING_SPLITS, read_captions, read_pairs
+from data.pictures import name_of
 from pipeline.engine.console import info
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
@@ -60,17 +60,6 @@ def refuse_seen_images(
     if learned and not learned & training.keys():
         info(f"no image of {what} ({min(learned)} …) has a name of this corpus; if they are the same "
             "images under other names, held-out images cannot be found among them", colour="yellow")  # fmt: skip
-
-
-def name_of(image_id: str) -> str:
-    """The name of an image in any corpus: its Flickr or COCO number, else its id without folder and suffix.
-
-    `1000092795`, `1000092795.jpg` and `images/1000092795_693b08cb0e.jpg` are one image, `COCO_val2014_000000391895`
-    and `391895` are one too.
-    """
-    stem = PurePosixPath(image_id).stem
-    number = re.fullmatch(r"(?:COCO_[a-z]+\d{4}_)?0*(\d+)(?:_[0-9a-f]{10})?", stem)
-    return number[1] if number else stem
 
 
 def _images(corpus: Path, table: str, training: bool) -> set[str]:

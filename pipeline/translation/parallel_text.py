@@ -7,7 +7,7 @@ from typing import Any
 from data.captions import read_pairs
 from data.regions import RegionStore
 from data.translation import Sentences
-from pipeline.corpus.prepare import twins_of
+from pipeline.corpus.prepare import about_corpus
 from pipeline.engine.artifacts import read_rows
 from pipeline.errors import RecipeError
 from pipeline.recipes.translator_settings import MmtSettings
@@ -44,7 +44,7 @@ class ParallelText:
     ) -> None:  # fmt: skip
         self.corpus, self.direction, self.store = corpus, direction, store
         self.source, self.target = direction.split("-")
-        self.twins = twins_of(corpus)
+        self.twins = about_corpus(corpus)["twins"]
         pairs = read_pairs(corpus / "pairs.parquet").to_list()
         source = target = [list[int]()] * len(pairs)
         if text is not None:

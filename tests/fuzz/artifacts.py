@@ -15,7 +15,7 @@ from data.captions import read_captions, read_pairs
 from data.pixels import open_images
 from data.regions import RegionStore, read_standard
 from pipeline.cli import main
-from pipeline.corpus.prepare import about_corpus, pictures_of, twins_of
+from pipeline.corpus.prepare import about_corpus, pictures_of
 from pipeline.engine.artifacts import read_manifest
 from pipeline.gallery.gallery import Gallery
 from pipeline.retrieval.ranks import read_ranks
@@ -95,7 +95,7 @@ class Artifacts(Reader):
             case.call(partial(read, corpus / "regions"))
         for name, table_of in (("captions", read_captions), ("pairs", read_pairs)):
             case.call(lambda: table_of(corpus / f"{name}.parquet").to_list())  # noqa: B023
-        for of in (about_corpus, pictures_of, twins_of):
+        for of in (about_corpus, pictures_of):
             case.call(partial(of, corpus))
         for folder in folders:
             case.call(partial(read_manifest, folder))

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from data.captions import Caption, Pair, write_captions, write_pairs
+from data.pictures import name_of
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.translation.leakage import lenders_of, name_of, refuse_seen_images
+from pipeline.translation.leakage import lenders_of, refuse_seen_images
 
 
 def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path, capsys) -> None:

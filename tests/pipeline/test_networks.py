@@ -72,9 +72,7 @@ def test_a_chain_holds_each_job_once_after_what_it_needs(tmp_path: Path) -> None
     recipe = load_recipe("scenes", ["--vse.only=[none]", "--vse.fuse=[san,dan]"])
     (row,) = Graph(recipe, Workspace(tmp_path)).rows[:1]
     names = [job.name for job in topological_order([row.job, row.job], "vse")]
-    assert names == [
-        "vse-san-none-1", "similarity-san-none-1", "vse-dan-none-1", "similarity-dan-none-1", "fusion-san-dan-none-1",
-    ]  # fmt: skip
+    assert names == ["vse-san-none-1", "vse-dan-none-1", "fusion-san-dan-none-1"]
 
 
 def test_models_of_several_seeds_are_fused_and_those_without_take_the_row_s(tmp_path: Path) -> None:

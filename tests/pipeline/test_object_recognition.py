@@ -79,7 +79,7 @@ def test_what_is_drawn_decides(gxn: Tiny, real, tmp_path: Path, monkeypatch: pyt
     drawn = np.stack([middle_square(files[image], 8) for image in known])
     monkeypatch.setattr(object_recognition, "TRAINING", ["test"])
     monkeypatch.setattr(
-        object_recognition, "drawn_pictures", lambda model, text, sentences, seed: drawn[: len(sentences)]
+        object_recognition, "drawn_pictures", lambda model, encode, sentences, seed: drawn[: len(sentences)]
     )
     inputs = {name: gxn.workspace.folder(job) for name, job in row.analyses["recognised"].inputs.items()}
     figures = json.loads(json.dumps(row.analyses["recognised"].run(tmp_path, inputs)))["test"]

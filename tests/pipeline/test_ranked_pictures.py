@@ -2,23 +2,25 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from pipeline.graph import Graph
-from pipeline.retrieval.fusion import similarity_job
+from pipeline.retrieval import fusion
+from pipeline.retrieval.ranks import read_ranks
 from tests.pipeline.tiny import Tiny, at, without_english
 
 
-def test_matrices_hold_pictures_with_captions_in_another_language_alone(tiny: Tiny, tmp_path: Path) -> None:
+def test_a_fusion_ranks_pictures_with_captions_in_another_language_alone(
+    tiny: Tiny, tmp_path: Path, monkeypatch
+) -> None:
     recipe = tiny.recipe("--vse.only=[human]")
     (row,) = Graph(recipe, tiny.workspace).rows
-    job = similarity_job(row.job, row.job.inputs["corpus"], recipe.vse)
+    job = fusion.fusion_job("fusion", [row.job], row.job.inputs["corpus"], recipe.vse)
     inputs = {name: tiny.workspace.folder(source) for name, source in job.inputs.items()}
     inputs["corpus"] = without_english(inputs["corpus"], tmp_path / "corpus")
-    (tmp_path / "scored").mkdir()
+    ranked, shapes = fusion.retrieval_ranks, []
+    monkeypatch.setattr(
+        fusion, "retrieval_ranks", lambda scores, links: [shapes.append(scores.shape), ranked(scores, links)][1]
+    )
     with at(tmp_path):
-        job.run(tmp_path / "scored", inputs)
-    for split in ("val", "test"):
-        with np.load(tmp_path / "scored" / f"similarity-{split}-en.npz") as saved:
-            assert len(saved["images"]) == saved["scores"].shape[0] == 4
-            assert len(set(saved["links"])) == 3  # the fourth image has no caption in English
+        job.run(tmp_path, inputs)
+    assert [images for images, _ in shapes] == [4] * (len(recipe.vse.select) + len(recipe.vse.test))
+    assert len(set(read_ranks(tmp_path, "en").caption_image.tolist())) == 3  # the fourth has no caption in English

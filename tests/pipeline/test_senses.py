@@ -10,7 +10,7 @@ import torch
 from data.captions import read_captions
 from data.regions import RegionStore
 from pipeline.analyses.description import read_values
-from pipeline.corpus.prepare import twins_of
+from pipeline.corpus.prepare import about_corpus
 from pipeline.graph import Graph
 from pipeline.reporting.analyses import tables_of
 from pipeline.reporting.records import finished_records
@@ -28,7 +28,8 @@ def test_a_branch_is_right_where_its_own_score_is_higher_for_the_own_picture(gxn
     corpus, whole = gxn.job("corpus"), {}
     (folder,) = (job for job in Graph(gxn.recipe(*GXN), gxn.workspace).rows[0].trained)
     model, text = load_model(gxn.workspace.folder(folder))
-    store, twin = RegionStore(corpus / "regions"), {row["image_id"]: row["twin_id"] for row in twins_of(corpus)}
+    store = RegionStore(corpus / "regions")
+    twin = {row["image_id"]: row["twin_id"] for row in about_corpus(corpus)["twins"]}
     captions = [row for row in read_captions(corpus / "captions.parquet").to_list()
                 if row["split"] == "twins" and row["language"] == "de"]  # fmt: skip
     for row in captions:

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -16,10 +15,9 @@ from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting.paper_tables import paper_tables
 from pipeline.reporting.results import Figures
-from pipeline.retrieval.fusion import fuse
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.training.model_files import load_model
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import Tiny, encoded
 
 pytestmark = pytest.mark.whole
 
@@ -58,56 +56,33 @@ def trained(tiny: Tiny, tmp_path_factory) -> Tiny:
 def test_one_command_trains_all_that_a_table_lacks(trained: Tiny) -> None:
     names = {path.name for path in (trained.workspace.root / "jobs").iterdir()}
     assert {"vse-san-human-1", "vse-san-mmt-fb-1", "search-mt-de-en-san-human-1", "fusion-san-dan-human-1"} <= names
-    assert {"vse-scan-t2i-avg-human-1", "index-san-human-1", "rerank-san-scan-t2i-avg-human-1"} <= names
+    assert {"vse-scan-t2i-avg-human-1", "rerank-san-scan-t2i-avg-human-1"} <= names
 
 
 def test_a_loaded_model_scores_as_the_trained_one_did(trained: Tiny) -> None:
     folder = trained.job("vse-san-human-1")
-    found, saved = (read_ranks(trained.job(name), "en") for name in ("similarity-san-human-1", folder.parent.name))
+    found, saved = encoded(trained, folder.parent.name)["en"].ranks(), read_ranks(folder, "en")
     assert torch.equal(found.text_to_image, saved.text_to_image)
     assert torch.equal(found.image_to_text, saved.image_to_text)
-    with np.load(trained.job("similarity-san-human-1") / "similarity-val-en.npz") as validated:
-        ranks = retrieval_ranks(*(torch.from_numpy(validated[name]) for name in ("scores", "links")))
+    validated = encoded(trained, folder.parent.name, "val")["en"]
+    ranks = retrieval_ranks(validated.scores(), validated.links)
     kept = trained.metrics("vse-san-human-1")["val"]["en"]["rsum"]  # of the best epoch: what chose it
     assert kept == pytest.approx(retrieval_scores(ranks)["rsum"])
     model, text = load_model(folder)
     assert model.vocabulary_size == len(text)
 
 
-def test_fusion_ranks_by_the_mean_of_the_saved_matrices(trained: Tiny, tmp_path) -> None:
-    with np.load(trained.job("similarity-san-human-1") / "similarity-test-en.npz") as saved:
-        arrays = {name: saved[name] for name in saved.files}
-    other = arrays | {"scores": np.random.default_rng(0).normal(size=arrays["scores"].shape)}
-    paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
-    for path, content in zip(paths, (arrays, other), strict=True):
-        np.savez(path, **content)
-    np.testing.assert_allclose(fuse(paths)[0], (arrays["scores"] + other["scores"]) / 2)
-    for language in ("de", "en"):
-        parts = []
-        for model in ("san", "dan"):
-            with np.load(trained.job(f"similarity-{model}-human-1") / f"similarity-test-{language}.npz") as saved:
-                parts.append(torch.from_numpy(saved["scores"]))
-                links = torch.from_numpy(saved["links"])
-        expected = retrieval_scores(retrieval_ranks((parts[0] + parts[1]) / 2, links))
-        assert trained.metrics("fusion-san-dan-human-1")["test"][language] == pytest.approx(expected)
-    members = [trained.job(f"similarity-{model}-human-1") / "similarity-val-en.npz" for model in ("san", "dan")]
-    chosen_by = retrieval_scores(retrieval_ranks(*fuse(members)))["rsum"]
-    assert trained.metrics("fusion-san-dan-human-1")["val"] == {"en": {"rsum": pytest.approx(chosen_by)}}
+def test_fusion_ranks_by_the_mean_of_the_scores(trained: Tiny) -> None:
+    figures = trained.metrics("fusion-san-dan-human-1")
+    for split, languages in (("test", ("de", "en")), ("val", ("en",))):
+        parts = [encoded(trained, f"vse-{model}-human-1", split) for model in ("san", "dan")]
+        for language in languages:
+            mean = sum(part[language].scores() for part in parts) / 2
+            expected = retrieval_scores(retrieval_ranks(mean, parts[0][language].links))
+            found = figures[split][language]
+            assert found == pytest.approx({name: expected[name] for name in found})
+    assert figures["val"].keys() == {"en"}
     assert json.loads((trained.job("vse-dan-human-1") / "network.json").read_text())["arguments"]["steps"] == 1
-
-
-def test_matrices_of_other_test_sets_are_refused(trained: Tiny, tmp_path) -> None:
-    with np.load(trained.job("similarity-san-human-1") / "similarity-test-en.npz") as saved:
-        arrays = {name: saved[name] for name in saved.files}
-    for name in ("images", "captions", "links"):
-        paths = [tmp_path / "a.npz", tmp_path / f"{name}.npz"]
-        np.savez(paths[0], **arrays)
-        np.savez(paths[1], **arrays | {name: arrays[name][::-1]})
-        with pytest.raises(RecipeError, match=rf"{name}\.npz: its {name} are not those of .*a\.npz"):
-            fuse(paths)
-    (tmp_path / "c.npz").write_bytes(b"PK no zip")
-    with pytest.raises(RecipeError, match=r"c\.npz: not readable"):
-        fuse([paths[0], tmp_path / "c.npz"])
 
 
 def test_translate_search_ranks_translated_captions_in_german_s_name(trained: Tiny) -> None:

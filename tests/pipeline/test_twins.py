@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.translation import evaluation
-from pipeline.translation.evaluation import best_of_rows, evaluate_translator
+from pipeline.translation.evaluation import evaluate_translator, translate_rows
 from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.translating import translate_all
 from pipeline.translation.translator_files import load_translator
@@ -22,7 +22,7 @@ def test_only_what_looks_is_searched_once_more_with_the_twins_pictures(
     rows, twin_of = pairs.rows("twins", captions=True), {twin["image_id"]: twin["twin_id"] for twin in pairs.twins}
     images = [row["image_id"] for row in rows]
     own, other = (
-        [best.score for best in best_of_rows(load_translator(finished), pairs, rows, seen, settings)]
+        [best.score for best, *_ in translate_rows(load_translator(finished), pairs, rows, seen, settings)]
         for seen in (images, [twin_of[image] for image in images])
     )
     assert (own != other) == looks

@@ -12,12 +12,14 @@ from pathlib import Path
 import torch
 
 from data.captions import Caption, read_captions, write_captions
+from modules.search.encoded_test import EncodedTest
 from pipeline.cli import main
 from pipeline.engine.job import Job
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
+from pipeline.retrieval.ranks import encode_split, open_test
 
 ROOT = Path(__file__).parents[2]
 TINY = """
@@ -143,6 +145,13 @@ def ran(workspace: Workspace, job: Job, force: bool = False) -> Path:
     """The folder of a job that is run, if it has not been."""
     Runner(workspace).run([job], force)
     return workspace.folder(job)
+
+
+def encoded(made: Tiny, job: str, split: str = "test") -> dict[str, EncodedTest]:
+    """What a trained model encodes of a split, by language."""
+    settings, inputs = made.recipe().vse, {"corpus": made.job("corpus"), "model": made.job(job)}
+    with at(made.folder):
+        return encode_split(open_test(inputs, settings.test, settings), split)[1]
 
 
 def without_english(corpus: Path, folder: Path) -> Path:
