@@ -86,7 +86,7 @@ def _first(
     """Rows (N,) of those of some images that have two captions or more, and for each of the first of some captions."""
     parts = encoded.images.select(images), encoded.captions.select(captions)
     first = captions[first_captions(encoded.similarity, *parts, DEPTH).cpu()]
-    several = scorer.several[images]
+    several = scorer.several[images.numpy()]
     return images.numpy()[several], first.numpy()[several]
 
 

@@ -27,6 +27,8 @@ def open_page(
         raise RecipeError(no_gallery(folder))
     options = [f"--server.address={address}", f"--server.port={port}"]
     options += [f"--server.allowedHosts={name}" for name in names_of(address, hosts)]
+    if ":" in address:  # for the line that tells where the page is
+        options.append(f"--browser.serverAddress=[{address}]")
     listening("app", address, port).close()  # Streamlit's own words say neither what is wrong nor what to do
     page = Path(__file__).with_name("page.py")
     cli.main(["run", str(page), *options, "--", str(folder)], standalone_mode=False)

@@ -61,7 +61,10 @@ def page(folder: Path) -> None:
     introduction(gallery)
     with errors_shown():
         request, picture = _inputs(gallery)
-        near = None if picture is None else uploaded(gallery, picture.getvalue(), picture.name, request)
+        near = None
+        if picture is not None:
+            with errors_shown():
+                near = uploaded(gallery, picture.getvalue(), picture.name, request)
         if request.sentence.text:
             results(gallery, request)
         elif picture is None and st.session_state.get(_DEMONSTRATED):
@@ -136,6 +139,7 @@ def _ambiguous(folder: str, changed: int) -> Ambiguous | None:
 def _ask(example: Sentence) -> None:
     """Search with an example, in its own language."""
     st.session_state[_QUERY], st.session_state[_EXAMPLE] = example.text, example
+    st.session_state[_LANGUAGE] = _DETECT  # else it would be read as another one
 
 
 def _follow_address(languages: Sequence[str]) -> None:
@@ -167,7 +171,7 @@ def _demonstrate(shown: bool = True) -> None:
 
 def _reset() -> None:
     """Back to the first screen, with empty fields."""
-    st.session_state[_QUERY], st.session_state[_DEMONSTRATED] = "", False
+    st.session_state[_QUERY], st.session_state[_DEMONSTRATED], st.session_state[_LANGUAGE] = "", False, _DETECT
     st.session_state[_UPLOADS] = st.session_state.get(_UPLOADS, 0) + 1
 
 

@@ -212,7 +212,7 @@ def _below(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) -> 
     if (
         sentence is not None
         and targets_of(gallery.exported, sentence.language)
-        and st.button("Translate with picture", key=f"{sentence.language}-{rank}", icon=":material/translate:",
+        and st.button(f"Translate with picture {rank}", key=f"{sentence.language}-{rank}", icon=":material/translate:",
                       type="tertiary")
     ):  # fmt: skip
         translation_dialog(gallery, sentence, hit)
@@ -234,7 +234,8 @@ def _captions(gallery: Gallery, rank: int, hit: Hit, sentence: Sentence | None) 
     if not (own[1:] or wanted):
         return
     key = f"captions-{'' if sentence is None else sentence.language}-{rank}-{hit.name}"
-    more = st.expander("More captions" if own else SIMILAR.capitalize(), key=key, on_change="rerun")
+    label = f"More captions of picture {rank}" if own else f"Picture {rank}: {SIMILAR}"
+    more = st.expander(label, key=key, on_change="rerun")
     if more.open:
         for text in [*own[1:], *_similar(gallery, hit, wanted, bool(own))]:
             more.caption(text)

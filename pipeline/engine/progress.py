@@ -202,7 +202,8 @@ def _likenesses(
     kind = re.sub(r"\d+$", "", name.partition("-")[0])  # `mmt2-en-de` is of the kind `mmt`
     costly = {key: value for key, value in settings.items() if key not in _VARIANT}
     speed = [runtime.get(setting) for setting in _SPEED]
-    shared, of_kind = {0: [stage, kind, costly, corpus, speed]}, [stage, kind, settings.get("model")]
+    of_kind = [stage, kind, settings.get("model")]
+    shared: dict[int, list[Any]] = {0: [stage, kind, costly, corpus, speed]}
     if corpus:
         shared |= {1: [*of_kind, corpus], _ANY_CORPUS: of_kind}
     shared[_STAGE] = [stage, bool(_amount(settings, None))]

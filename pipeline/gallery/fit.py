@@ -22,6 +22,7 @@ from data.text import CHARACTERS, spaced
 from data.text_inputs import WordVocabulary
 from modules.search.shards import ShardedIndex
 from pipeline.engine.artifacts import read_json
+from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 
 FITS = "fits.json"
@@ -102,7 +103,10 @@ class Fits:
         """
         if not (folder / FITS).is_file():
             return cls({}, [])
-        about = read_json(folder / FITS, _FORM)
+        try:
+            about = read_json(folder / FITS, _FORM)
+        except RecipeError:  # whose advice is that of a job
+            raise RecipeError(f"{folder / FITS}: damaged") from None
         return cls(about["queries"], about["pictures"])
 
     def save(self, folder: Path) -> None:

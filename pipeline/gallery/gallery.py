@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.characters import composed
-from data.errors import one_line
+from data.errors import DataError, one_line
 from data.pixels import open_images
 from data.reading import plain_quotes
 from modules.search.shards import ShardedIndex
@@ -42,7 +42,18 @@ from pipeline.gallery.generation import (
     read_pointer,
     read_table,
 )
-from pipeline.gallery.hits import Described, Found, Hit, Own, Query, no_gallery, require_tops, to_index
+from pipeline.gallery.hits import (
+    Described,
+    Found,
+    GalleryError,
+    Hit,
+    Own,
+    Query,
+    index_command,
+    no_gallery,
+    require_tops,
+    to_index,
+)
 from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
@@ -89,10 +100,10 @@ class Gallery:
         while True:
             about = read_pointer(folder)
             if about is None:
-                raise RecipeError(no_gallery(folder))
+                raise GalleryError(no_gallery(folder))
             if exported is not None and about["made_of"] != exported.fingerprint:
-                raise RecipeError(f"{folder}: made by another model ({about['model']}); run `{to_index()}` with this "
-                                  "one")  # fmt: skip
+                raise RecipeError(f"{folder}: made by another model ({about['model']}); run {index_command(folder)} "
+                                  "with this one (--model)")  # fmt: skip
             try:
                 made_by = exported or ExportedModel.load(folder / "models" / about["copy"])
                 return cls(folder, made_by, about["generation"], about["languages"])
@@ -100,8 +111,8 @@ class Gallery:
                 if (machine := of_machine(error, folder)) is not None:
                     raise machine from None
                 if read_pointer(folder) == about:  # else it was updated while we read
-                    raise RecipeError(
-                        f"{folder}: not readable ({one_line(error, 1000)}); run `{to_index()}` again"
+                    raise GalleryError(
+                        f"{folder}: not readable ({one_line(error, 1000)}); run {to_index(folder)} again"
                     ) from None
 
     def __len__(self) -> int:
@@ -312,10 +323,13 @@ class Gallery:
             return self._parts.take([row["digest"] for row in rows], "regions")
         place = Path(next(iter(stores)))
         if not place.is_dir():
-            raise RecipeError(f"{self.folder}: its pictures are regions in {place}, which is not there; use the "
-                              "gallery where it was made, or index picture files (index --pictures)")  # fmt: skip
-        store = open_images(place)
-        return store.take(store.rows([row["name"] for row in rows]))
+            raise GalleryError(f"{self.folder}: its pictures are regions in {place}, which is not there; use the "
+                               "gallery where it was made, or index picture files (index --pictures)")  # fmt: skip
+        try:
+            store = open_images(place)
+            return store.take(store.rows([row["name"] for row in rows]))
+        except DataError as error:
+            raise GalleryError(f"{self.folder}: its pictures are regions: {error}") from None
 
     def _second(
         self, language: str, reranker: ExportedModel | None, first: int | None

@@ -16,7 +16,7 @@ from pipeline.engine.console import counted, info
 from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.hits import Own, to_index
+from pipeline.gallery.hits import GalleryError, Own, to_index
 
 FORMAT, POINTER, OWN = 2, "gallery.json", "own-captions.parquet"
 PICTURE_COLUMNS, CAPTION_COLUMNS = ("name", "path", "digest", "state", "store"), ("text",)
@@ -46,7 +46,7 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else repr(error)
-        damaged = RecipeError(f"{path}: not readable ({reason}); delete {folder} and run `{to_index()}`")
+        damaged = GalleryError(f"{path}: not readable ({reason}); delete {folder} and run {to_index(folder)}")
         raise of_machine(error, path) or damaged from None
 
 
@@ -80,7 +80,7 @@ def load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex
     try:
         index = ShardedIndex.load(folder, exported.fingerprint)
     except ModelError as error:
-        raise RecipeError(f"{error}: run `{to_index()}` again") from None
+        raise RecipeError(str(error)) from None
     if len(index) != rows:
         raise RecipeError(f"{folder}: has {len(index)} vectors for {rows} rows")
     return index

@@ -1,5 +1,6 @@
 """What a gallery is asked, and what it finds."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from numbers import Integral
 from pathlib import Path
@@ -16,14 +17,25 @@ SIMILAR = "similar captions in the gallery"
 ARBITRARY = "none of the words is known, so the pictures are arbitrary"
 
 
-def to_index() -> str:
-    """The command that makes a gallery, or makes it again."""
-    return command("index", target=["index"])
+class GalleryError(RecipeError):
+    """A gallery, or what its pictures are read from, is missing or damaged: no fault of what is asked."""
+
+
+def index_command(gallery: Path | None = None) -> str:
+    """The command that makes a gallery, within a sentence; None: that of a recipe."""
+    words = [] if gallery is None else ["--gallery", str(gallery)]
+    of_make = [f"ARGS={shlex.join(words)}"] if words else []
+    return f"`{command('index', *words, target=['index', *of_make])}`"
+
+
+def to_index(gallery: Path | None = None) -> str:
+    """How to make a gallery, or one again, within a sentence."""
+    return f"{index_command(gallery)} with the recipe or pictures"
 
 
 def no_gallery(folder: Path) -> str:
     """What is said of a folder without a gallery."""
-    return (f"{folder.absolute()}: no gallery here; run `{to_index()}` with the recipe or pictures, or go to the "
+    return (f"{folder.absolute()}: no gallery here; run {to_index()}, or go to the "
             "folder where that was run: its results are in `artifacts` there, or in BILDWORT_ARTIFACTS")  # fmt: skip
 
 
@@ -91,7 +103,7 @@ class Found(list[Hit]):
         if not gone:
             return ""
         return (f"no longer there: {len(gone)} of these {len(self)} pictures, first {gone[0]}; run "
-                f"`{to_index()}` with the recipe or pictures of this gallery")  # fmt: skip
+                f"{to_index()} of this gallery")  # fmt: skip
 
     def record(self, query: str) -> dict[str, Any]:
         """As JSON: the query, how it is read, how well it fits, and the pictures."""

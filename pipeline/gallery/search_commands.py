@@ -12,7 +12,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery, gallery_of
-from pipeline.gallery.hits import Found, Hit, Query, to_index
+from pipeline.gallery.hits import Found, Hit, Query, index_command
 from pipeline.recipes.settings import Recipe
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail
@@ -98,7 +98,8 @@ def describe(
     first = 0 if plain else None
     captions = opened.describe_known(picture, top, first) if known else opened.describe(Path(picture), top, first)
     if not captions:
-        raise RecipeError(f"{opened.folder}: it has no captions; run `{to_index()}` with a recipe that has")
+        raise RecipeError(f"{opened.folder}: it has no captions; run {index_command(opened.folder)} with a recipe "
+                          "that has")  # fmt: skip
     for record in captions.records(picture) if as_json else ():
         print(json.dumps(record, ensure_ascii=False))
     for note in () if as_json else captions.notes:

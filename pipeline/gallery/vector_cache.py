@@ -14,8 +14,7 @@ from safetensors.numpy import save
 from pipeline.engine.artifacts import is_texts
 from pipeline.engine.files import write_atomically
 from pipeline.engine.machine_errors import of_machine
-from pipeline.errors import RecipeError
-from pipeline.gallery.hits import to_index
+from pipeline.gallery.hits import GalleryError, to_index
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -67,11 +66,11 @@ class VectorCache:
         """Rows of an array, in the given order.
 
         Raises:
-            RecipeError: some are no longer there.
+            GalleryError: some are no longer there.
         """
         try:
             return self._taken(digests, array)
-        except RecipeError:
+        except GalleryError:
             self._place = self._listed()  # after an update they may be in other files
             return self._taken(digests, array)
 
@@ -79,9 +78,9 @@ class VectorCache:
         wanted: dict[str, list[tuple[int, int]]] = {}
         for place, digest in enumerate(digests):
             if digest not in self._place:
-                raise RecipeError(
+                raise GalleryError(
                     f"{self.folder}: the gallery was updated since it was opened, or is damaged; open it again, or "
-                    f"run `{to_index()}`"
+                    f"run {to_index(self.folder.parents[2])}"
                 )
             name, row = self._place[digest]
             wanted.setdefault(name, []).append((place, row))
@@ -92,8 +91,9 @@ class VectorCache:
                     part = file.get_tensor(array) if len(rows) > _FEW else file.get_slice(array)
                     taken = [part[number] for _, number in rows]
             except (OSError, SafetensorError) as error:
-                raise RecipeError(
-                    f"{self.folder / name}: not readable ({error}); open the gallery again, or run `{to_index()}`"
+                raise GalleryError(
+                    f"{self.folder / name}: not readable ({error}); open the gallery again, or run "
+                    f"{to_index(self.folder.parents[2])}"
                 ) from None
             if gathered is None:
                 gathered = np.empty((len(digests), *taken[0].shape), taken[0].dtype)

@@ -155,8 +155,12 @@ def _check_loss(vse: VseSettings) -> None:
     """Refuse losses that do not exist, and weights that the loss does not read."""
     if vse.loss not in (None, *loss_names()):
         raise RecipeError(f"vse.loss is {vse.loss!r}; expected one of {', '.join(loss_names())}")
-    if vse.type_weights and (vse.loss or model_class(vse.model).loss) != "hardest":
+    loss = vse.loss or model_class(vse.model).loss
+    if vse.type_weights and loss != "hardest":
         raise RecipeError("vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
+    if vse.negatives != VseSettings().negatives and loss != "hardest-k":
+        raise RecipeError(f"vse.negatives is {vse.negatives}, of the loss `hardest-k`, but vse.loss is {loss}; leave "
+                          "one out")  # fmt: skip
     score = model_class(vse.model).score_with(**vse.options)
     if vse.distance != "cosine" and not vse.fuse and score != "inner product":
         raise RecipeError(

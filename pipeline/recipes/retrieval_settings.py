@@ -214,11 +214,11 @@ class VseSettings(EvaluationSettings, TrainingSettings):
         self._check_words()
         if self.type_weights and not max(self.type_weights.values()):
             raise RecipeError(f"vse.type_weights are {self.type_weights}; expected one of them above 0")
-        for name, default in (("image_encoder_rate", 0), ("image_encoder_size", 224)):
-            if self.image_encoder is None and (value := getattr(self, name)) != default:
+        for name in ("image_encoder_rate", "image_encoder_size", "pretrained_rate"):
+            network, value = name.rpartition("_")[0], getattr(self, name)
+            if getattr(self, network) is None and value != getattr(VseSettings(), name):
                 raise RecipeError(
-                    f"vse.{name} is {value:g}, but vse.image_encoder names no network; name a folder or a model of the "
-                    "hub"
+                    f"vse.{name} is {value:g}, but vse.{network} names no network; name a folder or a model of the hub"
                 )
         if self.warmup_epochs > self.epochs > 0:
             raise RecipeError(

@@ -15,7 +15,7 @@ _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where t
 GOES_WITH = (  # a setting, its default, and what belongs to its value
     ("network", "bilstm", "network_options"), ("model", "san", "options"), ("model", "san", "start"),
     ("pretrained", None, "word_vectors"), ("image_encoder", None, "image_encoder_rate"),
-    ("image_encoder", None, "image_encoder_size"),
+    ("image_encoder", None, "image_encoder_size"), ("pretrained", None, "pretrained_rate"),
 )  # fmt: skip
 _KINDS = ("null", "bool", "int", "float", "str", "seq", "map")  # of values; others are no settings
 _PLAIN = [f"tag:yaml.org,2002:{kind}" for kind in _KINDS]

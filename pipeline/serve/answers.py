@@ -14,9 +14,10 @@ from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.generation import POINTER, read_pointer
-from pipeline.gallery.hits import Query, no_gallery
+from pipeline.gallery.hits import GalleryError, Query, no_gallery
 
 _ARBITRARY = "none of the words is known, so the vector is arbitrary"
+_NO_WORD = "there is no word to translate"
 Record = dict[str, Any]
 """An answer, as JSON."""
 
@@ -44,10 +45,6 @@ class Translating(NamedTuple):
     direction: str
 
 
-class NotReadyError(RecipeError):
-    """The gallery cannot be read, which is no fault of a request."""
-
-
 class Answers:
     """One gallery and its one model; all but `health` is called in one thread.
 
@@ -55,20 +52,20 @@ class Answers:
         folder: of the gallery. When it has been updated, the new generation is opened with the next request.
 
     Raises:
-        NotReadyError: there is no gallery, or it is damaged; here and from each method.
+        GalleryError: there is no gallery, or it is damaged; here and from each method.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._failed = folder, (-1, "")
-        self._changed, self._opened = self._stamp(), self._open(None)
+        self._changed, self._opened = self._stamp(), Gallery.open(folder)
         self.search([Query("a", None, 1)])  # the first one takes longer
 
     def health(self) -> Record:
         """What is served; of a gallery that was updated just now, it is what was served before."""
         if (changed := self._stamp()) == self._failed[0]:
-            raise NotReadyError(self._failed[1])
-        if changed != self._changed:
-            self._pointer()
+            raise GalleryError(self._failed[1])
+        if changed != self._changed and read_pointer(self._folder) is None:
+            raise GalleryError(no_gallery(self._folder))
         gallery = self._opened
         exported = gallery.exported
         return {"status": "ok", "model": exported.name, "languages": exported.languages, "pictures": len(gallery),
@@ -146,47 +143,30 @@ class Answers:
             translated = translators.translate_all(texts, system, source, target)
             for place, text in zip(some, translated, strict=True):
                 reading = text.reading
-                notes = [reading.note] if reading.note else []
+                notes = [note] if (note := reading.note or ("" if text else _NO_WORD)) else []
                 answers[place] = requests[place]._asdict() | {
                     "translation": text, "unknown": reading.unknown, "notes": notes,
                 }  # fmt: skip
         return answers
 
     def _gallery(self) -> Gallery:
-        """The present generation."""
+        """The present generation, with the model at hand if that made it."""
         if (changed := self._stamp()) != self._changed:
             try:
-                self._opened = self._open(self._opened.exported)
-            except NotReadyError as error:
+                about, known = read_pointer(self._folder), self._opened.exported
+                same = about is not None and about["copy"] == known.folder.name
+                self._opened = Gallery.open(self._folder, known if same else None)
+            except GalleryError as error:
                 self._failed = changed, str(error)
                 raise
-            self._changed = changed
+            self._changed, self._failed = changed, (-1, "")
         return self._opened
 
     def _stamp(self) -> int:
         try:
             return (self._folder / POINTER).stat().st_mtime_ns
-        except OSError:
-            raise NotReadyError(no_gallery(self._folder)) from None
-
-    def _pointer(self) -> Record:
-        """Which generation is the present one."""
-        try:
-            about = read_pointer(self._folder)
-        except RecipeError as error:
-            raise NotReadyError(str(error)) from None
-        if about is None:
-            raise NotReadyError(no_gallery(self._folder))
-        return about
-
-    def _open(self, known: ExportedModel | None) -> Gallery:
-        """Open it, with the model at hand if that made it."""
-        about = self._pointer()
-        try:
-            same = known is not None and about["copy"] == known.folder.name
-            return Gallery.open(self._folder, known if same else None)
-        except RecipeError as error:
-            raise NotReadyError(str(error)) from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise GalleryError(no_gallery(self._folder)) from None
 
 
 def _regions(exported: ExportedModel, pictures: Sequence[Upload]) -> NDArray[np.floating]:

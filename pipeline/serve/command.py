@@ -42,7 +42,7 @@ def serve(
         info(f"http://{shown}:{place.getsockname()[1]}/docs shows what can be asked; Ctrl-C ends the service")
         gc.freeze()  # objects of libraries are not looked at again: a full collection would hold up all requests
         config = uvicorn.Config(
-            app, http=InTime, log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS,
+            app, http=InTime, ws="none", log_level="warning", access_log=False, limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE, lifespan="off", backlog=_BACKLOG,
         )  # fmt: skip
         uvicorn.Server(config).run(sockets=[place])

@@ -3,6 +3,7 @@
 By any other name nothing is served: a foreign page could have its own name lead to this machine (DNS rebinding).
 """
 
+import ipaddress
 import os
 import re
 import socket
@@ -14,7 +15,7 @@ from pipeline.errors import RecipeError
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
-_NAME = re.compile(r"(\*\.)?[\w-]+(\.[\w-]+)*\.?|[0-9a-fA-F:.]+|\*")
+_NAME = re.compile(r"(\*\.)?[\w-]+(\.[\w-]+)*\.?|\*")
 
 
 def names_of(address: str, others: Sequence[str]) -> list[str]:
@@ -29,10 +30,19 @@ def names_of(address: str, others: Sequence[str]) -> list[str]:
     """
     if not address:
         raise RecipeError("--address is empty; expected an address such as 127.0.0.1, or 0.0.0.0 for all networks")
-    if wrong := [name for name in others if not _NAME.fullmatch(name)]:
-        raise RecipeError(f"--hosts {wrong[0]!r}: not the name of a host; expected names such as photos.example")
+    if wrong := [name for name in others if not (_NAME.fullmatch(name) or _is_address(name))]:
+        raise RecipeError(f"--hosts {wrong[0]!r}: not the name of a host; expected names such as photos.example, "
+                          "without a port")  # fmt: skip
     own = _of_this_machine() if address in _EVERYWHERE else []
     return list(dict.fromkeys([*LOCAL, address, *own, *others, *map(_in_ascii, others)]))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _in_ascii(name: str) -> str:

@@ -22,8 +22,8 @@ from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError
-from pipeline.gallery.hits import Query
-from pipeline.serve.answers import Answers, NotReadyError, Sentences, Translating, Upload
+from pipeline.gallery.hits import GalleryError, Query
+from pipeline.serve.answers import Answers, Sentences, Translating, Upload
 from pipeline.serve.batches import Batches, BusyError
 from pipeline.serve.schemas import Captions, Found, Health, Problem, Translation, Vectors
 
@@ -172,7 +172,7 @@ def _told_of(error: BaseException, details: Mapping[str, str]) -> tuple[int, str
         return 503, line_of(error) or str(error)
     if isinstance(error, MemoryError):
         return 503, "this machine has too little memory for this; ask again, or for less"
-    return 503 if isinstance(error, NotReadyError | BusyError) else 422, " ".join(str(error).split())
+    return 503 if isinstance(error, GalleryError | BusyError) else 422, " ".join(str(error).split())
 
 
 def _said_of(error: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from data.regions import RegionStore
 from data.text import JointBPE, words_of
 from data.translation import in_order_loader
 from modules.metrics.ambiguity import ambiguous_words, choices
-from modules.metrics.looks import compared_looks
+from modules.metrics.incongruent_images import gains_of_own_images
 from modules.translators.noisy_channel import log_likelihoods
 from modules.translators.registry import Translator
 from pipeline.corpus.prepare import pictures_of
@@ -130,7 +130,7 @@ def _scores(pairs: ParallelText, rows: Sequence[dict[str, Any]], looks: Mapping[
     ]
     seen = {name: (look.tokens, look.likelihood) for name, look in looks.items()}
     about = {"ambiguous_words": len(lexicon), "choices": sum(map(len, to_choose))}
-    return about | compared_looks(seen, reference, to_choose, [row["seen_id"] for row in rows])
+    return about | gains_of_own_images(seen, reference, to_choose, [row["seen_id"] for row in rows])
 
 
 def _write(path: Path, rows: Sequence[dict[str, Any]], looks: Mapping[str, _Look]) -> None:

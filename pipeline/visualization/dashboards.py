@@ -154,7 +154,7 @@ class QueryGallery(pl.Callback):
         """Draw, and write the vectors."""
         self._draw(trainer, pl_module, vectors=True)
 
-    def _draw(self, trainer: pl.Trainer, module: pl.LightningModule, vectors: bool = False) -> None:
+    def _draw(self, trainer: pl.Trainer, module: Any, vectors: bool = False) -> None:
         boards = [logger.experiment for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
         if not (boards and trainer.is_global_zero):
             return

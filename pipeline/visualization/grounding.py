@@ -71,7 +71,7 @@ def grounded(
     real = vectors.new_ones(len(vectors), dtype=torch.bool)
     with torch.no_grad():
         weights = model.region_weights(vectors[None], real[None])
-    shares = [] if weights is None else weights[0].float().cpu().numpy()
+    shares = np.empty((0, len(regions))) if weights is None else weights[0].float().cpu().numpy()
     heads = [View(f"head {number}", of_head) for number, of_head in enumerate(shares, 1)]
     return heads, [_side(model, encode, vectors, real, *caption) for caption in captions]
 

@@ -20,7 +20,7 @@ from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.recipes.loading import load_recipe
-from tests.pipeline.test_app import opened
+from tests.pipeline.test_app import opened, search
 from tests.pipeline.tiny import Tiny
 
 pytestmark = pytest.mark.whole
@@ -87,6 +87,12 @@ def test_a_language_in_the_address_may_be_its_code(used: Tiny, monkeypatch, give
     assert page.selectbox[0].value == {"English": "en", "German": "de"}.get(kept or "", "detect")
     page.run()
     assert page.selectbox[0].value == {"English": "en", "German": "de"}.get(kept or "", "detect")
+
+
+def test_a_picture_that_cannot_be_read_leaves_the_results_of_words(used: Tiny, monkeypatch) -> None:
+    page = search(opened(used.workspace.root / "tiny" / "gallery", monkeypatch), "a red bat")
+    page.file_uploader[0].set_value(("text.png", b"no picture", "image/png")).run()
+    assert ([one.value for one in page.header], len(page.error)) == (["English"], 1)
 
 
 def test_too_long_a_query_is_cut_and_said_so(used: Tiny, monkeypatch) -> None:

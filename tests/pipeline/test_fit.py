@@ -97,7 +97,7 @@ def test_galleries_without_these_scores_are_read_and_damaged_ones_are_one_line(
 ) -> None:
     path = fits_of(gallery)
     path.write_text('{"queries": [], "pictures": []}')
-    with pytest.raises(RecipeError, match=r"not readable .*; run `bildwort index` again"):
+    with pytest.raises(RecipeError, match=r"not readable .*; run `bildwort index --gallery \S+` with the recipe"):
         Gallery.open(gallery, exported)
     path.unlink()
     hits = Gallery.open(gallery, exported).search("a red bat")

@@ -171,6 +171,8 @@ def test_a_corpus_without_pictures_is_one_line(tiny: Tiny, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("more", "says"), [
     ("--vse.image_encoder=null", r"vse\.image_encoder_size is 32, but vse\.image_encoder names no network"),
+    ("--vse.pretrained_rate=0.1", r"vse\.pretrained_rate is 0\.1, but vse\.pretrained names no network"),
+    ("--vse.negatives=3", r"vse\.negatives is 3, of the loss `hardest-k`, but vse\.loss is \S+; leave one out"),
     ("--vse.image_encoder_rate=-1", r"vse\.image_encoder_rate is -1\.0; expected 0 or more"),
     ("--vse.image_encoder_size=0", r"vse\.image_encoder_size is 0; expected 1 or more"),
     ("--vse.reranker={row: both, model: san, image_encoder: null}", r"unknown key vse\.reranker\.image_encoder"),

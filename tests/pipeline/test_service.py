@@ -301,6 +301,7 @@ def test_a_server_that_cannot_start_is_one_line(used: Tiny, tmp_path: Path, caps
             ((f"--port={port}",), "choose another address or port"),
             (("--address=no.such.address.invalid", "--port=0"), "choose another address"),
             (("--hosts=http://a",), "not the name of a host"),
+            (("--hosts=10.0.0.5:8080",), "such as photos.example, without a port"),
         ):
             capsys.readouterr()
             assert used.main("serve", *words) == 1

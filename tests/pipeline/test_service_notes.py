@@ -10,7 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.generation import POINTER
+from pipeline.gallery.vector_cache import VectorCache
 from pipeline.serve.answers import Answers
 from pipeline.serve.hosts import LOCAL
 from pipeline.serve.service import create_app
@@ -117,3 +119,27 @@ WRONG = [
 def test_each_error_is_a_detail_that_says_what_is_expected(client: TestClient, path, options, status, said) -> None:
     told = client.post(path, **options)
     assert (told.status_code, told.json()) == (status, {"detail": said})
+
+
+def test_a_gallery_that_was_mended_is_well_again(folder: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "gallery"))
+    client = TestClient(create_app(Answers(copy), LOCAL), "http://localhost")
+    (pictures,) = copy.glob("generations/*/pictures.parquet")
+    pictures.rename(copy / "away")
+    (copy / POINTER).touch()
+    assert [client.get(path).status_code for path in ("/search?q=a", "/health")] == [503, 503]
+    (copy / "away").rename(pictures)
+    assert [client.get(path).status_code for path in ("/search?q=a", "/health")] == [200, 200]
+
+
+def test_of_vectors_that_are_gone_while_it_serves_the_gallery_is_told(folder: Path, monkeypatch) -> None:
+    client = TestClient(create_app(Answers(folder), LOCAL), "http://localhost")
+    parts = VectorCache(folder / "parts" / "gone" / "pictures")
+    monkeypatch.setattr(Gallery, "search_all", lambda *_: parts.take(["digest"], "regions"))
+    told = client.get("/search?q=a")
+    assert (told.status_code, f"--gallery {folder}`" in told.json()["detail"]) == (503, True)
+
+
+def test_a_sentence_without_a_word_is_not_translated(client: TestClient) -> None:
+    told = client.get("/translate", params={"sentence": "\x01", "direction": "en-de"}).json()
+    assert (told["translation"], told["notes"]) == ("", ["there is no word to translate"])
