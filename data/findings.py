@@ -204,7 +204,7 @@ def _missing_captions(captions: Sequence[Caption]) -> Iterator[Finding]:
         usual = Counter(count.values()).most_common(1)[0][0]
         few = [image_id for image_id in images[split] if count[image_id] < usual]
         lack = "without a caption" if usual == 1 else f"with fewer than {usual} captions"
-        yield from _some("warning", f"images {lack}", f"{split}, {language}, {source}", few)
+        yield from _some("warning", f"images {lack} in {language!r}", f"{split}, {language}, {source}", few)
 
 
 def _shared_sentences(corpus: Corpus, sentences: Sequence[str]) -> Iterator[Finding]:

@@ -35,7 +35,8 @@ def test_the_wheel_holds_all_packages_and_recipes_and_no_more(wheel: Path) -> No
     wanted = {
         path.relative_to(ROOT).as_posix().removeprefix("pipeline/" * (path.parent.name == "bildwort"))
         for package in ("data", "modules", "pipeline") for path in (ROOT / package).rglob("*")
-        if path.suffix in (".py", ".yaml", ".html", ".csv", ".toml") and "__pycache__" not in path.parts
+        if path.suffix in (".py", ".yaml", ".html", ".md", ".csv", ".toml") and "__pycache__" not in path.parts
+        and path.name != "README.md"
     }  # fmt: skip
     assert names == wanted
 

@@ -87,12 +87,15 @@ def require_root(root: Path | None, name: str) -> Path:
         name: of the corpus.
 
     Raises:
-        DataError: it is not set.
+        DataError: it is not set, or there is no such folder.
 
     Examples:
-        >>> require_root(Path("downloads"), "multi30k").name
-        'downloads'
+        >>> require_root(Path("/"), "multi30k").is_dir()
+        True
     """
     if root is None:
         raise DataError(f"{name}: no data root; set BILDWORT_DATA=FOLDER or pass --corpus.root=FOLDER")
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder, which corpus.root or BILDWORT_DATA names; if it was moved, write its "
+                        "new place there: nothing is trained again")  # fmt: skip
     return root

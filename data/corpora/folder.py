@@ -68,8 +68,8 @@ class FolderSettings:
     detected. Empty: there is the column."""
 
     columns: list[str] = field(default_factory=list)
-    """What the columns of captions without a header hold, in their order: `picture`, `caption` or `caption:en`,
-    `language`, `split`, or `-` for what is not read. Empty: as above."""
+    """What the columns of captions hold, in their order, whatever a header says: `picture`, `caption` or `caption:en`,
+    `language`, `split`, or `-` for what is not read. Empty: as a header says, else as above."""
 
     parallel: str | None = None
     """Translations of each other for the translators: a header of languages, with `picture` before them where lines
@@ -261,7 +261,7 @@ class _Reading:
         self.half_quoted += [f"{path}:{number}" for number in table.half_quoted]
         rows = table.rows
         if rows and is_header(rows[0][1]):
-            columns, rows = columns_of(rows[0][1]) or columns, rows[1:]
+            columns, rows = self.settings.columns or columns_of(rows[0][1]) or columns, rows[1:]
         else:
             self._refuse_heading(path, rows[:1], columns)
         if not language and LANGUAGE not in columns and CAPTION in columns:

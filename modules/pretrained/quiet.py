@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import ERROR, getLogger
 
 
 @contextmanager
@@ -10,11 +11,15 @@ def quiet() -> Iterator[None]:
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub = getLogger("huggingface_hub")
+    of_hub = hub.level
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    hub.setLevel(ERROR)  # else it tells of each retry
     try:
         yield
     finally:
+        hub.setLevel(of_hub)
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()

@@ -14,6 +14,7 @@ from pipeline.commands.options import (
     RecipeArgument,
     RecipeOption,
     listed,
+    named_recipe,
     open_workspace,
     recipe_of,
     refuse_settings,
@@ -186,7 +187,7 @@ def search(
     """Find the pictures nearest to a sentence."""
     if sheet is not None:
         require_output(sheet, "search: --sheet", force, [queries])
-    loaded = recipe_of(ctx, None, named, networks=False)
+    loaded = named_recipe(ctx, named)
     from pipeline.gallery.search_commands import search as run
 
     run(loaded, open_workspace(), gallery, query, queries, language, top, rerank, plain, as_json, sheet)
@@ -201,7 +202,7 @@ def describe(
     plain: Plain = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show a picture's own captions and similar ones, in every language."""
-    loaded = recipe_of(ctx, None, named, networks=False)
+    loaded = named_recipe(ctx, named)
     from pipeline.gallery.search_commands import describe as run
 
     run(loaded, open_workspace(), gallery, picture, top, plain, as_json)
@@ -218,7 +219,7 @@ def embed(
     force: Replace = False,
 ) -> None:  # fmt: skip
     """Write vectors of pictures or captions to a file for a vector database; continues where it was stopped."""
-    loaded = recipe_of(ctx, None, named, networks=False)
+    loaded = named_recipe(ctx, named)
     from pipeline.embedding.embed import check_output, embed
     from pipeline.embedding.items import items_of
 
@@ -240,7 +241,7 @@ def caption(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write a caption of a picture, with a model that has a decoder."""
-    loaded = recipe_of(ctx, None, named, networks=False)
+    loaded = named_recipe(ctx, named)
     from pipeline.export.generation import caption as run
 
     run(loaded, open_workspace(), model, pictures or [], language, beam, as_json)
@@ -256,7 +257,7 @@ def imagine(
 ) -> None:  # fmt: skip
     """Draw a small picture of a sentence, with a model that has a generator; `--seed N` gives another one."""
     require_output(output, "imagine: --output", force)
-    loaded = recipe_of(ctx, None, named, networks=False)
+    loaded = named_recipe(ctx, named)
     from pipeline.export.generation import imagine as run
 
     run(loaded, open_workspace(), model, text, language, output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from pipeline.engine.console import be_verbose
+from pipeline.engine.console import be_verbose, info_aside
 from pipeline.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -110,6 +110,17 @@ def recipe_of(ctx: typer.Context, name: str | None, named: str | None, networks:
     from pipeline.recipes.loading import load_recipe
 
     return load_recipe(name or named or "scenes", ctx.obj, networks)
+
+
+def named_recipe(ctx: typer.Context, named: str | None) -> "Recipe":
+    """The recipe that only says which gallery or model is used; it says so of settings that follow, but for the seed.
+
+    Raises:
+        RecipeError: the recipe is wrong.
+    """
+    if unread := [word.partition("=")[0] for word in ctx.obj if not word.startswith("--seed=")]:
+        info_aside(f"{unread[0]} changes nothing here: what was indexed or exported is used as it is")
+    return recipe_of(ctx, None, named, networks=False)
 
 
 def refuse_settings(ctx: typer.Context) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.options import ONLY_NAMED, RecipeOption, open_workspace, recipe_of
+from pipeline.commands.options import ONLY_NAMED, RecipeOption, named_recipe, open_workspace
 from pipeline.errors import RecipeError
 
 GalleryArgument = Annotated[
@@ -25,7 +25,7 @@ def page(
     port: Annotated[int, typer.Option(help="of the page", **PORT)] = 8501, hosts: Hosts = "",
 ) -> None:  # fmt: skip
     """Open a page that searches a gallery by words and pictures."""
-    loaded = recipe_of(ctx, None, named, networks=False)
+    loaded = named_recipe(ctx, named)
     _require("app", "streamlit")
     from pipeline.app.command import open_page as run
 
@@ -38,7 +38,7 @@ def serve(
     port: Annotated[int, typer.Option(help="of the service", **PORT)] = 8000, hosts: Hosts = "",
 ) -> None:  # fmt: skip
     """Answer programs over HTTP: search, describe, embed, translate."""
-    loaded = recipe_of(ctx, None, named, networks=False)
+    loaded = named_recipe(ctx, named)
     _require("serve", "fastapi", "uvicorn", "python_multipart")
     from pipeline.serve.command import serve as run
 

@@ -34,10 +34,10 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
     for sentence in written.sentences:
         info(sentence)
     settings = [word for word in chosen if word.startswith("--")]
-    of_make = [f"RECIPE={word}" for word in chosen if word not in (*settings, "scenes")]
-    of_make += [f"ARGS={shlex.join(settings)}"] if settings else []
+    of_recipe = [f"RECIPE={word}" for word in chosen if word not in (*settings, "scenes")]
+    of_make = [*of_recipe, *([f"ARGS={shlex.join(settings)}"] if settings else [])]
     report, index = (command(name, *chosen, target=[name, *of_make]) for name in ("report", "index"))
-    page = command("app", str(gallery_of(graph.recipe, graph.workspace)), target=["app", *of_make])
+    page = command("app", str(gallery_of(graph.recipe, graph.workspace)), target=["app", *of_recipe])
     info(f"report: {written.folder / 'report.html'} (tables: report.md, or `{report}`)")
     shown = shlex.join([sys.executable, "-m", "tensorboard.main", "--logdir", str(LOGS)])
     curves = "make tensorboard" if by_make() else shown

@@ -13,7 +13,7 @@ from data.progress import shown
 from data.vector_files import ENDINGS, ids_of, join, told_by, write_part
 from pipeline.embedding.items import CaptionLines, Items
 from pipeline.engine.artifacts import read_json
-from pipeline.engine.console import counted, info
+from pipeline.engine.console import counted, flag, info
 from pipeline.engine.files import lock, require_output, write_atomically, writing_output
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
@@ -71,7 +71,7 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
     if arbitrary:
         named = ", ".join(arbitrary[:_NAMED]) + (" …" if len(arbitrary) > _NAMED else "")
         unknown = counted(len(arbitrary), "captions")
-        info(f"the model knows no word of {unknown}, so their vectors are arbitrary: {named}", colour="yellow")
+        info(f"the model knows no word of {unknown}, so their vectors are arbitrary: line {named}", colour="yellow")
     for name, reason in left.items():
         info(f"{name}: {reason}", "left out:", "yellow")
     info(f"{output}: {counted(count, 'vectors')}, {len(left):,} left out")
@@ -91,7 +91,7 @@ def _is_finished(output: Path, partial: Path, about: Mapping[str, Any], force: b
     existing = next((path for path in outputs if path.exists()), None)
     if existing is not None and not force:
         if not same or begun["replaces"]:
-            raise RecipeError(f"{existing}: exists; choose another --output, or replace it with --force")
+            raise RecipeError(f"{existing}: exists; choose another --output, or replace it with {flag('--force')}")
         if output.exists():
             return True
     if partial.exists() and not same and not _is_bare(partial):

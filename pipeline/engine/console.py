@@ -106,6 +106,11 @@ def command(*words: str, target: Sequence[str] = ()) -> str:
     return shlex.join([*program, *words])
 
 
+def flag(word: str) -> str:
+    """An option of this program, within a sentence, as it is given: `--force`, or `ARGS=--force` to make."""
+    return f"ARGS={word}" if by_make() else word
+
+
 def stage_command(stage: str, *words: str) -> str:
     """Words for a sentence: the command of a stage (`bildwort vse`, or `make stage-vse`), and with what to call it."""
     words_of_make = [f"ARGS={' '.join(words)}"] if words else []

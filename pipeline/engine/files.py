@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pipeline.engine.console import info
+from pipeline.engine.console import flag, info
 from pipeline.errors import RecipeError
 
 _OWN = 0o600
@@ -161,7 +161,7 @@ def require_output(path: Path, option: str, force: bool, inputs: Sequence[Path |
             if source is not None and source.exists() and path.exists() and path.samefile(source):
                 raise RecipeError(f"{option} {path}: is read too ({source}); choose another file")
         if path.exists() and not force:
-            raise RecipeError(f"{option} {path}: exists; choose another file, or replace it with --force")
+            raise RecipeError(f"{option} {path}: exists; choose another file, or replace it with {flag('--force')}")
         require_folder(path.absolute().parent, option)
         with suppress(FileNotFoundError):
             path.with_name(f"{path.name}.{'0' * 12}.tmp").stat()  # as long as its name gets while it is written

@@ -42,18 +42,7 @@ from pipeline.gallery.generation import (
     read_pointer,
     read_table,
 )
-from pipeline.gallery.hits import (
-    Described,
-    Found,
-    GalleryError,
-    Hit,
-    Own,
-    Query,
-    index_command,
-    no_gallery,
-    require_tops,
-    to_index,
-)
+from pipeline.gallery.hits import Described, Found, GalleryError, Hit, Own, Query, no_gallery, require_tops, to_index
 from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
@@ -102,8 +91,8 @@ class Gallery:
             if about is None:
                 raise GalleryError(no_gallery(folder))
             if exported is not None and about["made_of"] != exported.fingerprint:
-                raise RecipeError(f"{folder}: made by another model ({about['model']}); run {index_command(folder)} "
-                                  "with this one (--model)")  # fmt: skip
+                raise RecipeError(f"{folder}: made by another model ({about['model']}); run {to_index(folder)}, "
+                                  "and with this one (--model)")  # fmt: skip
             try:
                 made_by = exported or ExportedModel.load(folder / "models" / about["copy"])
                 return cls(folder, made_by, about["generation"], about["languages"])

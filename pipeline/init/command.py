@@ -23,7 +23,7 @@ from data.own_captions.data_sets import write_data_set
 from data.own_captions.detection import FoundCaptions, look_at
 from data.pictures import is_written, unfit_name
 from data.report import data_report
-from pipeline.engine.console import command, counted, info, status
+from pipeline.engine.console import command, counted, flag, info, status
 from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError
 from pipeline.init.messages import what_comes_next, what_was_found
@@ -95,9 +95,8 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
         try:
             found, corpus = read_found(found)
             _check(found, corpus)
-        except (DataError, RecipeError):
-            undo.pop_all()  # it names lines of what was written
-            raise
+        except (DataError, RecipeError) as error:
+            raise _of_source(error, found.captions, source) if is_data_set(source) else error from None
         plan = _plan(source, found, corpus, options)
         _write(recipe_text(plan), output)
         undo.pop_all()
@@ -148,13 +147,21 @@ def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> 
     data = output.absolute().parent / f"{output.stem}-data"
     exists = data.exists()
     if exists and is_written(data) and not options.force:
-        raise RecipeError(f"{data} exists, where the data set is to be written; replace it by --force, or choose "
-                          "another --output")  # fmt: skip
+        raise RecipeError(f"{data} exists, where the data set is to be written; replace it by "
+                          f"{flag('--force')}, or choose another --output")  # fmt: skip
     with status("reading the data set …"):
         found = write_data_set(source, data, options.languages)
     if not exists:  # else the next try would be refused
         undo.callback(shutil.rmtree, data, ignore_errors=True)
     return found
+
+
+def _of_source(error: Exception, file: Path, source: str) -> BadLinesError:
+    """An error of a table that was written from a data set, and is deleted now, as one of the data set."""
+    told = error.problems if isinstance(error, BadLinesError) else [str(error)]
+    name = re.escape(str(file))
+    return BadLinesError([re.sub(f"{name}:", f"{source}:", re.sub(rf"{name}:(\d+)", rf"caption \1 of {source}", text))
+                          for text in told])  # fmt: skip
 
 
 def _check(found: FoundCaptions, corpus: Corpus) -> None:
@@ -179,7 +186,8 @@ def _check(found: FoundCaptions, corpus: Corpus) -> None:
                 f"{where}: no picture is for {what}; give some the split {split}, or leave all splits out"
             )
     if errors := data_report(replace(corpus, pictures={}), None).errors:
-        worst, read = _worst(errors), ",".join(found.languages.languages) if found.languages else ""
+        taken = found.languages.languages if found.languages else found.corpus.get("languages", [])
+        worst, read = _worst(errors), ",".join(taken)
         if read and OTHER_LANGUAGE.partition("{")[0] in worst:
             raise DataError(f"{where}: {worst}; all captions were taken for {read}: if others are right, name all "
                             "languages by --languages, else correct the data")  # fmt: skip

@@ -25,6 +25,8 @@ from pipeline.recipes.yaml_files import laid_over, mapping_of, parse_yaml, read_
 _COMMAND_LINE = "the command line"
 _OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=", "--vse.image_encoder=")
 _BASES, _SHOWN = 20, 300  # recipes below one another; letters of a name in an error
+_READ_OF_BORROWED = {"directions", "systems", "pretrained", "trainer"}
+_OF_CAPTIONS = {"paths", "searches", "filters", "captioner", "beam_size", "length_penalty", "translators"}
 CONFIGS = Path(__file__).parents[1] / "configs"
 SECTIONS: dict[str, type] = {
     "regions": ExtractorSettings,
@@ -79,6 +81,7 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
     except RecipeError:
         build_recipe(raw, path.stem, str(path))  # does the file alone fail?
         recipe = build_recipe(whole, path.stem, _COMMAND_LINE, file_vse)
+    _refuse_borrowed(recipe, [*map(_key, given)])
     if recipe.refused:
         own = build_recipe(raw, path.stem, str(path)) if given else recipe
         for reason in own.refused.values():
@@ -99,6 +102,18 @@ def load_recipe(name: str | Path, overrides: Iterable[str] = (), networks: bool 
         recipe, lent=lent, variant=variant_of(given), table_variant=variant_of(given, True), file=file,
         not_of_tables=list(dict.fromkeys(filter(_is_of_rows, map(_key, given)))),
     )  # fmt: skip
+
+
+def _refuse_borrowed(recipe: Recipe, keys: Iterable[str]) -> None:
+    """Refuse overrides of translators and captions that are another recipe's, where they would change nothing."""
+    setting = "captions" if recipe.augment.captions else "translators"
+    owner = recipe.augment.captions or recipe.augment.translators
+    for key in keys if owner else ():
+        section, *names = key.split(".")
+        own = section == "mmt" and names[:1] and names[0] not in _READ_OF_BORROWED
+        if own or (section == "augment" and setting == "captions" and names[:1] and names[0] in _OF_CAPTIONS):
+            raise RecipeError(f"{_COMMAND_LINE}: {key} changes nothing, as the {setting} are those of {owner} "
+                              f"(augment.{setting}); give it to that recipe")  # fmt: skip
 
 
 def variant_of(overrides: Iterable[str], of_tables: bool = False) -> str:
@@ -191,6 +206,11 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
             recipe.tables[str(title)] = read_table(recipe, table, below, f"tables.{title}")
         except RecipeError as error:
             recipe.refused[str(title)] = f"{where}: {error}"
+    every = [recipe.vse, *(system.vse for table in recipe.tables.values() for system in table.systems.values())]
+    used = any(vse.first or vse.by_likelihood for vse in every) or recipe.vse.reranker or recipe.refused
+    if recipe.vse.first_k != VseSettings().first_k and not used:
+        raise RecipeError(f"{where}: vse.first_k is {recipe.vse.first_k}, but nothing is re-ranked; set vse.first, "
+                          "vse.by_likelihood or vse.reranker, or leave it out")  # fmt: skip
     return recipe
 
 

@@ -44,6 +44,10 @@ def check_networks(recipe: Recipe, where: str) -> None:
                 if section == "augment.captioner":
                     _check_decoder(vse)
     with located(where):
+        rows = [recipe.vse.of_row(row) for row in recipe.vse.only or recipe.vse.rows]
+        if recipe.vse.forgetting and not any(model_class(it.model).on_network and it.epochs for it in rows):
+            raise RecipeError("vse.forgetting tests what trained dual encoders forget, but no row trains one; leave it "
+                              "out")  # fmt: skip
         _check_translator(recipe.mmt)
         for stage in (recipe.mmt, recipe.augment, recipe.vse):
             require_loggers(stage.trainer.loggers)

@@ -183,6 +183,8 @@ def _own(recipe: Recipe, overlay: Mapping[str, Any], known: set[str], key: str) 
     row = overlay.get("row")
     if not isinstance(row, str) or row not in recipe.vse.rows:
         raise RecipeError(f"{key}.row is {row!r}; expected one of vse.rows: {', '.join(recipe.vse.rows)}")
+    if isinstance(seeds := overlay.get("seeds"), list) and len(seeds) > 1:
+        raise RecipeError(f"{key}.seeds are {seeds}, but one model is trained; expected one seed")
     return _typed({name: value for name, value in overlay.items() if name not in ("row", "language")}, key)
 
 

@@ -12,7 +12,7 @@ from data.taught import TEXT
 from modules.metrics.intervals import FEW, Difference
 from modules.metrics.retrieval import guessed_mean_recall
 from modules.retrieval_models import model_class
-from pipeline.engine.console import command, stage_command
+from pipeline.engine.console import command, counted, stage_command
 from pipeline.graph import Graph
 from pipeline.init.networks import DUAL_ENCODERS
 from pipeline.recipes.retrieval_settings import VseSettings
@@ -85,6 +85,9 @@ def on_regions(recipe: Recipe, rows: Iterable[str]) -> list[str]:
     if recipe.regions.model is not None or drawn or corpus.root is None or not reads:
         return []
     network, output = next(iter(DUAL_ENCODERS.values())), f"{recipe.name}-dual-encoder.yaml"
+    if corpus.name not in ("folder", "karpathy"):  # which `init` does not read
+        return ["The built-in extractor is weak for photographs: a dual encoder finds most of them without training "
+                f"(vse.model: dual-encoder, vse.pretrained: {network})."]  # fmt: skip
     better = command("init", corpus.root, *_captions(corpus), "--backbone", network, "--output", output)
     return [f"The built-in extractor is weak for photographs: `{better}` writes a recipe that finds most of them "
             "without training (where there is no internet, --backbone FOLDER)."]  # fmt: skip
@@ -213,7 +216,7 @@ def _distrust(own: Collection[tuple[str, str]], results: Sequence[Result]) -> li
     sizes = [(it.n, "test images") for it in recalls if it.n]
     sizes += [(it.captions, f"test captions in {language_name(it.language)}") for it in recalls if it.captions]
     if sizes and (fewest := min(sizes, key=lambda size: size[0]))[0] < FEW:
-        doubts.append(f"{fewest[0]} {fewest[1]} are too few to compare rows")
+        doubts.append(f"{counted(*fewest)} {'is' if fewest[0] == 1 else 'are'} too few to compare rows")
     if not doubts:
         doubts.append("intervals are of this corpus and these settings; another corpus may answer otherwise")
     return [f"Read with care: {'; '.join(doubts)}."]

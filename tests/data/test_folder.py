@@ -135,6 +135,8 @@ def test_given_splits_a_header_and_windows_line_ends(root: Path) -> None:
         "1.png\ten\t\tval",
         "1.png\ten\tA cat\tval",
     )
+    corpus = read(FolderSettings(columns=["picture", "-", "caption:de", "split"]), root, root)
+    assert {one.language for one in corpus.captions} == {"de"}  # whatever the header says
     corpus = read(FolderSettings(), root, root)
     assert [(one.image_id, one.text, one.split) for one in corpus.captions] == [
         ("0.png", "A dog", "test"), ("1.png", "A cat", "val"),

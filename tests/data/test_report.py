@@ -117,8 +117,8 @@ def test_images_that_lack_a_caption_are_named() -> None:
         caption("e", f"{language} {k} of e", "train", language, k) for language in ("en", "de") for k in (1, 2)
     ]
     assert found(data_report(captions, [], None)) == [
-        ("warning", "images with fewer than 2 captions", "train, de, human", 1),
-        ("warning", "images with fewer than 2 captions", "train, en, human", 1),
+        ("warning", "images with fewer than 2 captions in 'de'", "train, de, human", 1),
+        ("warning", "images with fewer than 2 captions in 'en'", "train, en, human", 1),
     ]
 
 

@@ -196,7 +196,8 @@ def test_a_reranker_and_the_model_read_the_same_pictures(tiny: Tiny, resnet: Pat
     recipe = tiny.recipe(*fine_tuned(resnet))
     second = Graph(recipe, tiny.workspace).reranker
     assert second is not None
-    assert {job.inputs["images"].key for job in second.trained} == {second.job.inputs["images"].key}
+    read = {second.job.inputs[f"{number}:images"].key for number in range(2)}
+    assert {job.inputs["images"].key for job in second.trained} == read
 
 
 def test_translators_are_reranked_by_a_model_of_their_regions(tiny: Tiny, resnet: Path) -> None:

@@ -135,12 +135,13 @@ def test_a_try_that_failed_is_repeated_without_force(tmp_path: Path, capsys) -> 
     assert run(tmp_path, "init", "pets", "--backbone", "built-in", "--translator", "none") == 0
 
 
-def test_of_bad_data_the_file_stays_that_the_error_names(tmp_path: Path, capsys) -> None:
+def test_bad_data_is_told_as_that_of_the_data_set(tmp_path: Path, capsys) -> None:
     _with_metadata(tmp_path / "pets")
     rows = (tmp_path / "pets" / "metadata.jsonl").read_text().splitlines()[:5]  # fewer than `init` takes
     (tmp_path / "pets" / "metadata.jsonl").write_text("\n".join(rows))
     assert run(tmp_path, "init", "pets", "--backbone", "built-in", "--translator", "none") == 1
-    assert Path(capsys.readouterr().err.partition("error: ")[2].partition(":")[0]).is_file()
+    assert "error: pets: 5 pictures with captions" in capsys.readouterr().err
+    assert not (tmp_path / "pets-data").exists()
 
 
 def test_pictures_with_metadata_are_named_from_any_folder(tmp_path: Path, monkeypatch) -> None:

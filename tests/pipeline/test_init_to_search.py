@@ -77,6 +77,10 @@ def test_who_has_the_built_in_extractor_is_told_what_to_do(tmp_path: Path, capsy
         assert on_regions(better, better.vse.only) == []
         assert on_regions(load_recipe("./my-mine.yaml", ["--regions.model=vit"], networks=False), ["en-human"]) == []
     assert on_regions(load_recipe("scenes"), ["none"]) == []
+    (said,) = on_regions(
+        load_recipe("multi30k-flickr8k", [f"--corpus.root={tmp_path}", "--corpus.regions=null"]), ["none"]
+    )
+    assert "init" not in said  # which reads no corpus of this form
     assert on_regions(load_recipe("multi30k-flickr8k", [f"--corpus.root={tmp_path}"]), ["none"]) == []
 
 

@@ -83,3 +83,44 @@ def test_drawn_splits_can_be_tested_in_each_language(lacking: int, tmp_path: Pat
     held_out = {split: {row["language"] for row in captions if row["split"] == split} for split in ("val", "test")}
     assert held_out["val"] >= {"de", "en", "fr"} <= held_out["test"]
     assert len({row["image_id"] for row in captions if row["split"] == "test"}) >= 3
+
+
+def test_a_wrong_option_of_languages_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    texts = [f"A brown dog runs along the beach in the evening, for the {k}th time" for k in range(len(names))]
+    write_tsv(tmp_path / "mine" / "captions.tsv", dict(zip(names, texts, strict=True)))
+    line = refused(tmp_path, capsys, "mine", *OPTIONS, "--languages", "de")
+    assert "taken for de: if others are right, name all languages by --languages" in line
+
+
+def test_pictures_of_a_form_that_is_not_read_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    write_tsv(tmp_path / "mine" / "captions.tsv", draw_pictures(tmp_path / "mine", COUNT))
+    (tmp_path / "mine" / "IMG_1.HEIC").write_bytes(b"of a phone")
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    assert "1 picture of a form that is not read: IMG_1.HEIC; convert them" in " ".join(capsys.readouterr().out.split())
+
+
+def test_of_a_folder_that_was_moved_the_line_says_where_to_write_the_new_place(tmp_path: Path, capsys) -> None:
+    write_tsv(tmp_path / "mine" / "captions.tsv", draw_pictures(tmp_path / "mine", COUNT))
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    (tmp_path / "mine").rename(tmp_path / "moved")
+    capsys.readouterr()
+    assert run(tmp_path, "doctor", "./mine.yaml") == 1
+    assert "mine: no such folder, which corpus.root or BILDWORT_DATA names; if it was" in capsys.readouterr().err
+
+
+def test_an_option_is_told_as_make_takes_it(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tsv(tmp_path / "mine" / "captions.tsv", draw_pictures(tmp_path / "mine", COUNT))
+    assert run(tmp_path, "init", "mine", *OPTIONS) == 0
+    for level, said in ((None, "replace it with --force"), ("1", "replace it with ARGS=--force")):
+        if level:
+            monkeypatch.setenv("MAKELEVEL", level)
+        capsys.readouterr()
+        assert run(tmp_path, "init", "mine", *OPTIONS) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_settings_of_a_command_that_reads_what_was_made_are_said_to_change_nothing(tmp_path: Path, capsys) -> None:
+    for words, said in ((["--vse.epochs=3", "--seed=2"], True), (["--seed=2"], False)):
+        assert run(tmp_path, "search", "a dog", "--gallery", "gone", *words) == 1
+        assert ("--vse.epochs changes nothing here" in capsys.readouterr().err) == said

@@ -75,3 +75,22 @@ def test_slips_within_overlays_are_one_line(tmp_path: Path, lines: str, message:
 def test_a_row_s_name_may_be_a_number(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("base: scenes\nvse: {rows: {1: [en/human]}}\n")
     assert "1" in load_recipe(str(tmp_path / "mine.yaml")).vse.rows
+
+
+@pytest.mark.parametrize(("recipe", "arguments", "words"), [
+    ("multi30k-flickr8k-few", ["--mmt.finetune.steps=100"], "changes nothing, as the translators are those of"),
+    ("multi30k-flickr8k-few", ["--augment.captions=multi30k", "--augment.beam_size=2"], "(augment.captions); give it"),
+    ("scenes", ["--vse.reranker.model=null", "--vse.reranker={}", "--vse.reranker=null", "--vse.first_k=9"],
+     "vse.first_k is 9, but nothing is re-ranked; set vse.first"),
+    ("scenes", ["--vse.forgetting=recipe:xtd10"], "vse.forgetting tests what trained dual encoders"),
+    ("scenes", ["--augment.captioner={row: none, model: gxn, seeds: [1, 2]}"], "captioner.seeds are [1, 2], but"),
+])  # fmt: skip
+def test_settings_that_change_nothing_are_refused(recipe: str, arguments: list[str], words: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(recipe, arguments)
+    assert words in str(caught.value)
+
+
+def test_what_a_borrower_reads_of_its_own_translators_is_allowed() -> None:
+    systems = load_recipe("multi30k-flickr8k-few", ["--mmt.systems=[mt, mmt]", "--mmt.trainer.devices=2"]).mmt.systems
+    assert systems == ["mt", "mmt"]
