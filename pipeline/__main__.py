@@ -1,8 +1,6 @@
 """`python -m pipeline` is `bildwort`."""
 
-import sys
-
-from pipeline.cli import main
+from pipeline.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

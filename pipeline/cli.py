@@ -3,6 +3,7 @@
 A command imports what it needs when it runs: help, and the refusal of a wrong setting, need no torch.
 """
 
+import atexit
 import os
 
 # Before torch is imported: waiting threads that spin take the cores from those that work (10× and more when shared).
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed_version
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -103,6 +104,16 @@ def _options(
     """Options of the program itself."""
 
 
+def run() -> NoReturn:
+    """`main` of a process of its own, which ends at once: Python would take seconds to take torch's modules apart."""
+    status = main()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    atexit._run_exitfuncs()
+    os._exit(status)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error that a person can act on is one line, and the status 1 (2: no such command).
 
@@ -169,7 +180,7 @@ def _main(words: list[str]) -> int:
             is_recipe = extra is not None and (extra[1].endswith((".yaml", ".yml")) or extra[1] in recipe_names())
             if extra is not None and (is_recipe or words[:1] == ["search"]):
                 text += f"; name a recipe by --recipe {extra[1]}" if is_recipe else "; put the query in quotation marks"
-            error_line(text)
+            error_line(text + _setting_meant(text))
         return 2
     if status == _INTERRUPTED:
         goes_on = "continues from where it was stopped"
@@ -177,6 +188,20 @@ def _main(words: list[str]) -> int:
             goes_on = "runs finished jobs again, and continues the one that was stopped"
         info_aside("stopped" if _GOES_ON.isdisjoint(words) else f"stopped; the same command {goes_on}")
     return int(status or 0)
+
+
+def _setting_meant(text: str) -> str:
+    """What is added to an error of an option that is none, or of a word too much, where a setting is meant."""
+    option = re.search(r"o such option: --([\w-]+)", text)
+    word = re.search(r"unexpected extra argument(?:\(s\))? \((\w+(?:\.[\w-]+)+)", text)
+    if not (option or word):
+        return ""
+    from pipeline.recipes.documentation import setting_names
+
+    if word:
+        return f"; settings begin with --: --{word[1]} …" if word[1] in setting_names() else ""
+    names = [f"--{name}" for name in setting_names() if option and name.rpartition(".")[2] == option[1]]
+    return f"; settings are named with their section: {', '.join(names[:3])}" if names else ""
 
 
 def _open_closed(words: Sequence[str]) -> None:

@@ -51,6 +51,11 @@ def test_too_little_memory_for_the_doctor(monkeypatch, capsys) -> None:
         (["doctor", "--force"], "No such option: --force"),
         (["index", "--top", "3"], "No such option: --top"),
         (["vse", "--forced"], "No such option: --forced (Possible options: --force)"),
+        (["all", "--epochs", "3"], "No such option: --epochs; settings are named with their section: --vse.epochs"),
+        (
+            ["all", "scenes", "vse.epochs=3"],
+            "Got unexpected extra argument(s) (vse.epochs=3); settings begin with --: --vse.epochs …",
+        ),
         (["vsee"], "No such command 'vsee'. Did you mean 'vse', 'serve'?"),
     ],
 )
