@@ -180,6 +180,8 @@ def _check(settings: KarpathySettings) -> None:
         raise DataError(f"karpathy: splits names {', '.join(settings.splits)}; expected val and test, perhaps train")
     if settings.drawn < 0 or (settings.drawn and settings.splits):
         raise DataError(f"karpathy: drawn is {settings.drawn}; expected 0 or more, and 0 where splits are named")
+    if settings.drawn_seed != 1 and not settings.drawn:
+        raise DataError(f"karpathy: drawn_seed is {settings.drawn_seed}, but nothing is drawn; set drawn too")
 
 
 def _read_images(path: Path, keep_suffix: bool) -> dict[str, _Image]:

@@ -193,6 +193,8 @@ def decoding_of(settings: DecodingSettings, seed: int) -> Search:
     for name in _OF_SAMPLE if settings.method == "beam" else _OF_BEAM:
         if getattr(settings, name) != getattr(DecodingSettings(), name):
             raise ModelError(f"{name} is nothing to method {settings.method}; leave it out or take the other method")
+    if settings.groups == 1 and settings.diversity != DecodingSettings().diversity:
+        raise ModelError(f"diversity is {settings.diversity:g}, between groups, but groups is 1; leave it out")
     normalised = {"length_penalty": settings.length_penalty}
     if settings.method == "sample":
         return SampleSettings(settings.captions, settings.temperature, settings.top_p, seed=seed, **normalised)

@@ -180,6 +180,9 @@ class Recipe:
         self.vse.check()
         self.mmt.check()
         self._check_translations()
+        if self.regions.model is not None and self.regions.size != ExtractorSettings().size:
+            raise RecipeError(f"regions.size is {self.regions.size}, which the built-in extractor reads alone, but "
+                              "regions.model is set; leave one out")  # fmt: skip
         for language in self.report.words:
             if language not in self.vse.test:
                 raise RecipeError(f"report.words names {language!r}, but vse.test has {', '.join(self.vse.test)}")

@@ -117,6 +117,7 @@ def test_sources_are_what_is_read(root: Path) -> None:
         ({"languages": ["en", "en"]}, "each once"),
         ({"languages": ["en", "zh"]}, r"no captions in 'zh', there are en; name their file as corpus\.translated\.zh"),
         ({"translated": {"en": "x.tsv"}}, "translated names 'en'"),
+        ({"drawn_seed": 2}, "drawn_seed is 2, but nothing is drawn"),
         ({"languages": ["ja"], "translated": {"ja": "nowhere.tsv"}}, r"nowhere\.tsv: no such file; .*'ja'"),
         ({"pictures": "nowhere"}, "nowhere: no such folder"),
         ({"pictures": "regions"}, r"regions: none of the 22 pictures, expected 'train0\.jpg'"),

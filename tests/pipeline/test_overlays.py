@@ -82,6 +82,8 @@ def test_a_row_s_name_may_be_a_number(tmp_path: Path) -> None:
     ("multi30k-flickr8k-few", ["--augment.captions=multi30k", "--augment.beam_size=2"], "(augment.captions); give it"),
     ("scenes", ["--vse.reranker.model=null", "--vse.reranker={}", "--vse.reranker=null", "--vse.first_k=9"],
      "vse.first_k is 9, but nothing is re-ranked; set vse.first"),
+    ("scenes", ["--regions.model=./vit", "--regions.size=64"], "regions.size is 64, which the built-in extractor"),
+    ("scenes", ["--augment.searches.wide={diversity: 0.7}"], "diversity is 0.7, between groups, but groups is 1"),
     ("scenes", ["--vse.forgetting=recipe:xtd10"], "vse.forgetting tests what trained dual encoders"),
     ("scenes", ["--augment.captioner={row: none, model: gxn, seeds: [1, 2]}"], "captioner.seeds are [1, 2], but"),
 ])  # fmt: skip
