@@ -244,8 +244,8 @@ def test_a_server_answers(commands, used: Tiny, tmp_path: Path, target: str, wor
         server.wait()
 
 
-@pytest.mark.parametrize("display", ["", ":0"])
-def test_tensorboard_opens_a_browser_where_there_is_a_display(tmp_path: Path, display: str) -> None:
+@pytest.mark.parametrize(("display", "port"), [("", []), (":0", []), (":0", ["PORT=6007"])])
+def test_tensorboard_opens_a_browser_where_there_is_a_display(tmp_path: Path, display: str, port: list[str]) -> None:
     (tmp_path / "bin").mkdir()
     for name in ("python", "tensorboard", "sleep", "uname"):
         (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/said\n')
@@ -255,14 +255,15 @@ def test_tensorboard_opens_a_browser_where_there_is_a_display(tmp_path: Path, di
         "DISPLAY": display,
         "WAYLAND_DISPLAY": "",
     }
-    made = ["make", "--assume-old=setup", f"VENV={tmp_path}", "tensorboard", "ADDRESS=0.0.0.0"]
+    made = ["make", "--assume-old=setup", f"VENV={tmp_path}", "tensorboard", "ADDRESS=0.0.0.0", *port]
     subprocess.run(made, cwd=ROOT, check=True, env=environment)
     deadline, said = time.monotonic() + 10, ""
     while "uname" not in said and "webbrowser" not in said and time.monotonic() < deadline:
         time.sleep(0.05)  # the browser is opened beside the server
         said = (tmp_path / "said").read_text()
-    assert "tensorboard --logdir lightning_logs --host 0.0.0.0\n" in said
-    assert ("python -m webbrowser http://0.0.0.0:6006/#custom_scalars\n" in said) == bool(display)
+    number = "".join(port).removeprefix("PORT=") or "6006"
+    assert f"tensorboard --logdir lightning_logs --host 0.0.0.0 --port {number}\n" in said
+    assert (f"python -m webbrowser http://0.0.0.0:{number}/#custom_scalars\n" in said) == bool(display)
 
 
 def test_help_lists_every_target() -> None:

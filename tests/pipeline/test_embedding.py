@@ -325,5 +325,5 @@ def test_captions_without_a_known_word_are_named_after_a_stop_too(
     items = CaptionLines(path, "en")
     embed(exported, items, output)
     assert np.load(output).shape[0] == 8
-    said = "the model knows no word of 2 captions, so their vectors are arbitrary: 2, 7"
+    said = "the model knows no word of 2 captions, so their vectors are arbitrary: line 2, 7"
     assert said in capsys.readouterr().out

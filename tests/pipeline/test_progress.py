@@ -214,7 +214,7 @@ def test_called_by_make_it_names_targets_of_make(run, monkeypatch, capsys) -> No
     report, following, _ = capsys.readouterr().out.splitlines()[-3:]
     recipe = f"RECIPE={made.yaml} ARGS=--vse.trainer.progress=true"
     assert report.endswith(f"(tables: report.md, or `make report {recipe}`)")
-    page = f"`make index {recipe} && make app {recipe}` (search page)"
+    page = f"`make index {recipe} && make app RECIPE={made.yaml}` (search page)"
     assert following == f"next: {page}, `make tensorboard` (training curves)"
 
 

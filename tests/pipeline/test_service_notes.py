@@ -124,7 +124,7 @@ def test_each_error_is_a_detail_that_says_what_is_expected(client: TestClient, p
 def test_a_gallery_that_was_mended_is_well_again(folder: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "gallery"))
     client = TestClient(create_app(Answers(copy), LOCAL), "http://localhost")
-    (pictures,) = copy.glob("generations/*/pictures.parquet")
+    pictures = copy / "generations" / json.loads((copy / POINTER).read_text())["generation"] / "pictures.parquet"
     pictures.rename(copy / "away")
     (copy / POINTER).touch()
     assert [client.get(path).status_code for path in ("/search?q=a", "/health")] == [503, 503]
