@@ -61,12 +61,11 @@ def _translators(graph: Graph) -> list[Job]:
     return [*(job for job in graph.translators.values() if job.stage == "mmt"), *graph.incongruent.values()]
 
 
-def _retrieval_models(graph: Graph) -> list[Job]:
-    """The jobs of rows, after what prepares a second data set that they are tested on."""
-    jobs = graph.retrieval_jobs(graph.all_rows)
+def _after_corpora(graph: Graph, jobs: Jobs) -> list[Job]:
+    """Jobs, after what prepares other corpora that they read: that of borrowed captions, a second data set."""
     needed_jobs = [needed for job in jobs for needed in job.inputs.values()]
-    second = {job.key: job for job in needed_jobs if job.stage == "prepare" and job.key != graph.corpus.key}
-    return [*second.values(), *jobs]
+    others = {job.key: job for job in needed_jobs if job.stage == "prepare" and job.key != graph.corpus.key}
+    return [*others.values(), *jobs]
 
 
 def _rerankers(graph: Graph) -> list[Job]:
@@ -96,11 +95,12 @@ _STAGES = (
         require=lambda graph: require_lenders(graph.recipe, graph.workspace, graph.translators), of_translators=True,
     ),
     Stage(
-        "augment", lambda graph: [job for job in graph.synthesis.values() if job.stage == "augment"],
+        "augment",
+        lambda graph: _after_corpora(graph, [job for job in graph.synthesis.values() if job.stage == "augment"]),
         lambda graph, jobs: say_captions(graph.workspace, jobs),
     ),
     Stage(
-        "vse", _retrieval_models,
+        "vse", lambda graph: _after_corpora(graph, graph.retrieval_jobs(graph.all_rows)),
         lambda graph, jobs: say_recall(graph.workspace, graph.all_rows, graph.recipe.vse.folds),
         lambda graph: require_parts(graph.recipe), _require_written,
     ),

@@ -12,6 +12,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
+from pipeline.stages import STAGES
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 
 
@@ -92,3 +93,17 @@ def test_a_training_on_borrowed_captions_reads_what_their_writer_learned_from(tm
     assert job.inputs["lender"].name == "corpus"
     assert job.inputs["lender"].key != job.inputs["corpus"].key
     assert "lender" not in trained("base: scenes\n").inputs
+
+
+def test_the_corpus_of_borrowed_captions_is_prepared_before_them(tmp_path: Path) -> None:
+    """A vision-language model that writes them needs no translators, whose stage would prepare it."""
+    (tmp_path / "config.json").write_text("{}")
+    captioner = f"{{kind: image-text-to-text, model: {tmp_path}, prompt: 'a picture in {{language}}'}}"
+    lender = f"base: scenes\ncorpus: {{images: 999}}\naugment: {{captioner: {captioner}, paths: [caption:de]}}\n"
+    (tmp_path / "lender.yaml").write_text(lender + "mmt: {systems: [], directions: []}\nvse: {only: [none]}\n")
+    (tmp_path / "mine.yaml").write_text("base: scenes\naugment: {captions: ./lender.yaml}\nvse: {only: [none]}\n")
+    graph = Graph(load_recipe(str(tmp_path / "mine.yaml"), networks=False), Workspace(tmp_path))
+    corpus, written = STAGES["augment"].jobs(graph)
+    assert (corpus.name, written.name) == ("corpus", "synthetic-caption-de")
+    assert written.inputs["corpus"] is corpus
+    assert corpus.key != graph.corpus.key
