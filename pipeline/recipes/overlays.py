@@ -219,7 +219,9 @@ def check_trainings(recipe: Recipe, settings: VseSettings, key: str) -> None:
                 f"{key}.rows.{row} is empty; expected caption groups like en/human, or epochs: 0 in "
                 f"{key}.row_settings.{row}"
             )
-        _check_teacher(recipe, settings, settings.of_row(row), f"{key}.teacher")
+        own_teacher = "teacher" in settings.row_settings.get(row, {})
+        place = f"{key}.row_settings.{row}.teacher" if own_teacher else f"{key}.teacher"
+        _check_teacher(recipe, settings, settings.of_row(row), place)
 
 
 def _check_teacher(recipe: Recipe, settings: VseSettings, of_row: VseSettings, key: str) -> None:
@@ -268,7 +270,10 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
         inner = f"{key}.systems.{name}"
         refuse_unknown(values, names_of(System), f"{inner}.")
         laid = laid_over(vse, mapping_of(values, "vse", f"{inner}."), sections=False)
-        rows = values.get("rows") or list(laid.get("rows") or VseSettings().rows)
+        known = list(laid.get("rows") or VseSettings().rows)
+        rows = values.get("rows") or known
+        if not isinstance(rows, list) or not {*map(str, rows)} <= {*known}:
+            raise RecipeError(f"{inner}.rows is {rows!r}; expected a list of some of vse.rows: {', '.join(known)}")
         settings = typed(VseSettings, laid | {"only": rows}, f"{inner}.vse")
         with located(inner):
             recipe.require_vse(settings)

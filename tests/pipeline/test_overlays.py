@@ -84,6 +84,8 @@ def test_a_row_s_name_may_be_a_number(tmp_path: Path) -> None:
      "vse.first_k is 9, but nothing is re-ranked; set vse.first"),
     ("scenes", ["--regions.model=./vit", "--regions.size=64"], "regions.size is 64, which the built-in extractor"),
     ("scenes", ["--augment.searches.wide={diversity: 0.7}"], "diversity is 0.7, between groups, but groups is 1"),
+    ("scenes", ["--vse.row_settings.mt-f={model: student, teacher: {row: xx}}"],
+     "vse.row_settings.mt-f.teacher.row is 'xx'; expected one of vse.rows"),
     ("scenes", ["--vse.forgetting=recipe:xtd10"], "vse.forgetting tests what trained dual encoders"),
     ("scenes", ["--augment.captioner={row: none, model: gxn, seeds: [1, 2]}"], "captioner.seeds are [1, 2], but"),
 ])  # fmt: skip

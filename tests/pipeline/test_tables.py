@@ -179,7 +179,7 @@ def test_a_cell_that_was_not_run_says_so(trained: Tiny, capsys) -> None:
     ("lines", "message"),
     [
         ("search: {vse: {modle: san}}", r"unknown key tables\.1\.systems\.search\.vse\.modle; did you mean .*model"),
-        ("search: {rows: [nobody]}", r"vse\.only names 'nobody'"),
+        ("search: {rows: [nobody]}", r"search\.rows is \['nobody'\]; expected a list of some"),
         ("search: {vsee: {}}", r"unknown key tables\.1\.systems\.search\.vsee"),
         ("search: {published: {none: [1, 2]}}", r"published\.none: expected R@1, 5, 10 both ways"),
         ("search: {vse: {fuse: [san]}}", "'san' alone"),
