@@ -270,10 +270,10 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
         inner = f"{key}.systems.{name}"
         refuse_unknown(values, names_of(System), f"{inner}.")
         laid = laid_over(vse, mapping_of(values, "vse", f"{inner}."), sections=False)
-        known = list(laid.get("rows") or VseSettings().rows)
-        rows = values.get("rows") or known
-        if not isinstance(rows, list) or not {*map(str, rows)} <= {*known}:
-            raise RecipeError(f"{inner}.rows is {rows!r}; expected a list of some of vse.rows: {', '.join(known)}")
+        every = list(laid.get("rows") or VseSettings().rows)
+        rows = values.get("rows") or every
+        if not isinstance(rows, list) or not {*map(str, rows)} <= {*every}:
+            raise RecipeError(f"{inner}.rows is {rows!r}; expected a list of some of vse.rows: {', '.join(every)}")
         settings = typed(VseSettings, laid | {"only": rows}, f"{inner}.vse")
         with located(inner):
             recipe.require_vse(settings)
