@@ -21,6 +21,8 @@ WRITTEN = ".written-by-init"
 _TEXTS = {".txt", ".token", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".md", ".gz"}
 _NOT_BY_NAME = "not a picture by its name"
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+OTHER_SUFFIXES = (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".cr3", ".nef", ".arw")
+"""Endings, in small letters, of pictures that are not read."""
 NO_PICTURES = f"no pictures in it; expected files like {', '.join(sorted(SUFFIXES))}"
 
 

@@ -290,10 +290,10 @@ def chosen_row(graph: Graph) -> Row:
     done = [row for row in rows if workspace.done(row.job)]
     if not done:
         others = any((workspace.root / "jobs" / row.job.name).glob("*/manifest.json") for row in rows)
-        trained = "; one with other settings or data is there: give those to this command too" if others else ""
+        trained = "; one with other settings or data is there: give those to this command too, or" if others else ";"
         raise RecipeError(
             f"export: {rows[0].job.name} has not been trained with these data and settings, nor another of vse.only "
-            f"and vse.seeds{trained}; or run {stage_command('vse')}"
+            f"and vse.seeds{trained} run {stage_command('vse')}"
         )
 
     def merit(row: Row) -> tuple[int, float]:

@@ -88,7 +88,7 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
         raise RecipeError(f"--languages: {wrong[0]!r}; expected codes like en or de (ISO 639), with commas between")
     output = _output(source, options)
     with ExitStack() as undo:
-        found = _found(source, output, options, undo)
+        found, written = _found(source, output, options, undo)
         if artifacts.resolve().is_relative_to((found.root / found.pictures).resolve()):
             raise RecipeError(f"results would go to {artifacts}, among the pictures; start it from another folder, or "
                               "set BILDWORT_ARTIFACTS to one")  # fmt: skip
@@ -96,7 +96,7 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
             found, corpus = read_found(found)
             _check(found, corpus)
         except (DataError, RecipeError) as error:
-            raise _of_source(error, found.captions, source) if is_data_set(source) else error from None
+            raise _of_source(error, found.captions, source) if written else error from None
         plan = _plan(source, found, corpus, options)
         _write(recipe_text(plan), output)
         undo.pop_all()
@@ -134,8 +134,8 @@ def _output(source: str, options: InitOptions) -> Path:
     return output.relative_to(here) if output.is_relative_to(here) else output
 
 
-def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> FoundCaptions:
-    """The captions: those of a folder, or those of a data set, once they are written as a TSV beside the recipe."""
+def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> tuple[FoundCaptions, bool]:
+    """The captions of a folder, or those of a data set, which are written as a TSV beside the recipe; are they?"""
     if not source.startswith(HUB) and not Path(source).is_dir():
         raise DataError(
             f"{source}: no such folder; expected one with pictures and captions, or {HUB}NAME of a data set"
@@ -143,7 +143,7 @@ def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> 
     if source.startswith(HUB) and options.captions is not None:
         raise RecipeError(f"--captions: {source} brings its captions; leave --captions out, or name a folder")
     if options.captions is not None or not is_data_set(source):
-        return look_at(Path(source), options.captions, options.languages)
+        return look_at(Path(source), options.captions, options.languages), False
     data = output.absolute().parent / f"{output.stem}-data"
     exists = data.exists()
     if exists and is_written(data) and not options.force:
@@ -153,7 +153,7 @@ def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> 
         found = write_data_set(source, data, options.languages)
     if not exists:  # else the next try would be refused
         undo.callback(shutil.rmtree, data, ignore_errors=True)
-    return found
+    return found, True
 
 
 def _of_source(error: Exception, file: Path, source: str) -> BadLinesError:

@@ -13,13 +13,12 @@ from data.findings import EMPTY, ENTITY, UNNAMED
 from data.images import size_of, unreadable
 from data.languages import language_name
 from data.own_captions.data_sets import NO_CAPTION
-from data.pictures import pictures_in
+from data.pictures import OTHER_SUFFIXES, pictures_in
 from modules.metrics.intervals import FEW
 from pipeline.engine.console import command, counted
 from pipeline.init.networks import Chosen
 from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
 
-_NOT_READ = (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".cr3", ".nef", ".arw")
 _SAMPLE = 500  # pictures whose sizes are looked at
 _SHOWN = 3  # examples of what was left out
 _BETWEEN = (" | ", "; ")  # what may separate captions
@@ -83,7 +82,7 @@ def _left_out(plan: Plan) -> Iterator[str]:
         if where:
             yield f"left out  {counted(len(where), what)}: {_first(where)}"
     folder = Path(plan.found.root) / plan.found.pictures
-    if other := [name for name in pictures_in(folder)[1] if name.lower().endswith(_NOT_READ)]:
+    if other := [name for name in pictures_in(folder)[1] if name.lower().endswith(OTHER_SUFFIXES)]:
         yield (f"warning   {counted(len(other), 'pictures')} of a form that is not read: {_first(other)}; convert them "
                "to JPEG and start init again")  # fmt: skip
 

@@ -86,9 +86,8 @@ def recipe_text(plan: Plan) -> str:
     first, direction = plan.languages[0], f"{plan.languages[0]}-{plan.target}"
     pictures, texts = counted(plan.splits.total(), "pictures"), counted(len(plan.corpus.captions), "captions")
     about = f"{pictures} and {texts} of {plan.source}, {plan.found.form}."
-    network = None if plan.translator is None else {"model": plan.translator.model}
-    if plan.translator is not None and network is not None and plan.translator.revision:
-        network["revision"] = plan.translator.revision
+    named = {name: getattr(plan.translator, name, None) for name in ("model", "revision")}
+    network = {name: value for name, value in named.items() if value}
     rows = {plan.human_row: [f"{language}/human" for language in plan.languages]}
     if plan.translated:
         rows[plan.row] = [*rows[plan.human_row], f"{plan.target}/{SYSTEM}:{direction}"]

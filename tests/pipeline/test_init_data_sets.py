@@ -142,6 +142,9 @@ def test_bad_data_is_told_as_that_of_the_data_set(tmp_path: Path, capsys) -> Non
     assert run(tmp_path, "init", "pets", "--backbone", "built-in", "--translator", "none") == 1
     assert "error: pets: 5 pictures with captions" in capsys.readouterr().err
     assert not (tmp_path / "pets-data").exists()
+    (tmp_path / "pets" / "own.tsv").write_text("0.png\ten\ta dog\n1.png\ten\ta cat\n")
+    assert run(tmp_path, "init", "pets", "--captions", "pets/own.tsv", "--backbone", "built-in") == 1
+    assert "own.tsv: 2 pictures with captions" in capsys.readouterr().err  # a file of one's own keeps its name
 
 
 def test_pictures_with_metadata_are_named_from_any_folder(tmp_path: Path, monkeypatch) -> None:
