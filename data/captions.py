@@ -73,7 +73,7 @@ def split_called(name: str) -> str | None:
 
 _SCHEMA = pa.schema([(field.name, pa.float64() if field.name == "score" else pa.string()) for field in fields(Caption)])
 _OF_TEXT = ("tokens", "sentence")
-_PAIR_COLUMNS = ("pair_id", "image_id", "split", "origin")
+PAIR_COLUMNS = ("pair_id", "image_id", "split", "origin")
 
 
 def write_captions(captions: Iterable[Caption], path: Path) -> None:
@@ -155,8 +155,8 @@ def types_of(rows: pa.Table) -> pa.ChunkedArray:
 def write_pairs(pairs: Sequence[Pair], path: Path) -> None:
     """Write the parallel table to the Parquet file `path`, a column for each language."""
     languages = sorted({language for pair in pairs for language in pair.texts})
-    schema = pa.schema([(name, pa.string()) for name in (*_PAIR_COLUMNS, *languages)])
-    rows = [{name: getattr(pair, name) for name in _PAIR_COLUMNS} | pair.texts for pair in pairs]
+    schema = pa.schema([(name, pa.string()) for name in (*PAIR_COLUMNS, *languages)])
+    rows = [{name: getattr(pair, name) for name in PAIR_COLUMNS} | pair.texts for pair in pairs]
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
 
 
@@ -167,9 +167,9 @@ def read_pairs(path: Path) -> "Dataset":
         DataError: the file is missing, is no Parquet file, or lacks one of the first four columns.
     """
     table = _read_table(path)
-    missing = [name for name in _PAIR_COLUMNS if name not in table.column_names]
+    missing = [name for name in PAIR_COLUMNS if name not in table.column_names]
     if missing:
-        raise DataError(f"{path}: no column {missing[0]!r}; a parallel table has {', '.join(_PAIR_COLUMNS)}")
+        raise DataError(f"{path}: no column {missing[0]!r}; a parallel table has {', '.join(PAIR_COLUMNS)}")
     return _dataset(table)
 
 

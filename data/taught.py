@@ -1,19 +1,23 @@
 """Sentences that a student learns from a teacher's vectors: pairs of an original and a sentence, without pictures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from data.captions import Caption
+from data.captions import HUMAN, PAIR_COLUMNS, Caption, read_captions
 from data.errors import DataError, one_line
 from data.pixels import WHOLE, VectorStore
 from data.regions import RegionStore
 from data.sentence_vectors import Arrays, open_vectors
+
+if TYPE_CHECKING:  # takes a second to import
+    from datasets import Dataset
 
 TEXT = "text:"
 """What sources of captions begin with that are sentences without pictures: `text:tatoeba`, `text:mt:en-de`."""
@@ -26,6 +30,55 @@ class TaughtPair(NamedTuple):
     original: str
     language: str
     text: str
+
+
+def pairs_of_captions(human: "Dataset", language: str, translated: "Dataset | None" = None) -> list[TaughtPair]:
+    """Training captions with the human captions that they were made from.
+
+    Args:
+        human: caption table of the corpus.
+        language: of the human captions.
+        translated: captions that were made from them; None: each human caption is paired with itself.
+    """
+    texts = {
+        row["caption_id"]: row["text"] for row in human.to_list()
+        if row["split"] == "train" and row["source"] == HUMAN and row["language"] == language
+    }  # fmt: skip
+    if translated is None:
+        return [TaughtPair(text, language, text) for text in texts.values()]
+    return [
+        TaughtPair(texts[row["parent"]], row["language"], row["text"])
+        for row in translated.to_list() if row["parent"] in texts
+    ]  # fmt: skip
+
+
+def pairs_of_parallel(table: "Dataset", captions: "Dataset", origin: str, language: str) -> list[TaughtPair]:
+    """Training pairs of parallel text about no image of a corpus, and their originals themselves.
+
+    Args:
+        table: parallel table of the corpus.
+        captions: its caption table.
+        origin: of the text, as the parallel table names it.
+        language: of the originals.
+
+    Raises:
+        DataError: there is no such text.
+    """
+    images = set(captions["image_id"][:])
+    rows = [row for row in table.to_list() if row["image_id"] not in images]
+    languages = [name for name in table.column_names if name not in PAIR_COLUMNS]
+    pairs = [
+        TaughtPair(row[language], name, row[name])
+        for row in rows if row["origin"] == origin and row["split"] == "train" and row.get(language)
+        for name in languages if row[name]
+    ]  # fmt: skip
+    if not pairs:
+        known = sorted({f"{TEXT}{row['origin']}" for row in rows})
+        raise DataError(
+            f"{TEXT}{origin}: no parallel text of this origin about no image of the corpus, and no path of "
+            f"augment.paths; there is {', '.join(known) or 'none'}"
+        )
+    return pairs
 
 
 def write_pairs(pairs: Sequence[TaughtPair], path: Path) -> None:
@@ -53,6 +106,26 @@ def taught_captions(folder: Path, source: str, languages: Iterable[str]) -> list
             TEXT + row["original"], f"{source}|{place}", row["language"], row["text"], "train", source
         ) for place, row in enumerate(rows) if row["language"] in wanted
     ]  # fmt: skip
+
+
+def rows_of(folders: Mapping[str, Path], types: Collection[str]) -> list[dict[str, Any]]:
+    """The rows of the caption tables, and of the sentences without pictures, that a training reads.
+
+    Args:
+        folders: source → folder with what is of it; `corpus` of the human captions, whose rows of all types are given.
+        types: of its training captions, `de/text:tatoeba`.
+
+    Raises:
+        DataError: a folder is damaged.
+    """
+    rows: list[dict[str, Any]] = []
+    for source, folder in folders.items():
+        if source.startswith(TEXT):
+            languages = {kind.partition("/")[0] for kind in types if kind.partition("/")[2] == source}
+            rows += [asdict(caption) for caption in taught_captions(folder, source, languages)]
+        else:
+            rows += read_captions(folder / "captions.parquet").to_list()
+    return rows
 
 
 def taught_texts(folder: Path) -> list[str]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from data.characters import composed
 from data.errors import DataError, one_line
+from data.languages import in_its_script
 from data.reading import TOKENIZERS, Words, words_of_pieces, words_read
 from data.segmentation import PACKAGES, segment
 from data.text import (
@@ -196,6 +197,21 @@ class WordVocabulary:
         start = "" if self.shared else f"{language}:"
         own = ((word, number) for number, word in enumerate(self.words) if number > self.UNKNOWN)
         return {word.removeprefix(start): number for word, number in own if word.startswith(start)}
+
+    def words_in_script(self, language: str) -> list[str]:
+        """The words of a language without punctuation and, where languages share them, those of other scripts.
+
+        Where a language is written without spaces, a word of another is no word of it but letters.
+
+        Examples:
+            >>> WordVocabulary(["<pad>", "<unk>", "dog", "赤", "2", "."]).words_in_script("ja")
+            ['赤', '2']
+        """
+        return [
+            word for word in self.words_of(language)
+            if any(map(str.isalnum, word)) and in_its_script(word, [language])
+            and (self.by != CHARACTERS or " " not in spaced(word, language))
+        ]  # fmt: skip
 
     def save(self, path: Path) -> None:
         """Write it to one JSON file."""

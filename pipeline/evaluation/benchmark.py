@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from data.errors import one_line
 from data.images import formats_restricted
 from data.language_codes import NLLB, spellings
+from data.seen import TrainingHashes, picture_hash
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import Measured, known_languages, overlaps_of
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.training_hashes import TrainingHashes, picture_hash
+from pipeline.export.training_hashes import exported_hashes
 
 CATEGORIES = {"t2i": ("queries", "corpus"), "i2t": ("corpus", "queries")}
 """Category of a task → the parts of its data that hold captions, and images."""
@@ -137,7 +138,7 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
         RecipeError: the model has no single vectors or reads no pictures, the task has no such split, or its data
             cannot be loaded.
     """
-    encoder, seen = BenchmarkEncoder(exported, languages), TrainingHashes.load(exported.folder)
+    encoder, seen = BenchmarkEncoder(exported, languages), exported_hashes(exported.folder)
     exported.require_pixels()
     if split is not None and split not in task.eval_splits:
         splits = ", ".join(task.eval_splits)

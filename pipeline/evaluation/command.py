@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from data.processes import cores
+from data.seen import TRAIN, VAL
 from modules.metrics.intervals import Difference
 from modules.metrics.retrieval import MEDIANS, RECALLS
 from pipeline.analyses.sets import set_of_folder, set_of_recipe
@@ -16,7 +17,6 @@ from pipeline.evaluation.benchmark import NDCG, all_languages, benchmark_task, l
 from pipeline.evaluation.measure import Measured, compare, measure, shared_languages
 from pipeline.evaluation.network_model import HUB, network_model
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.training_hashes import TRAIN, VAL
 from pipeline.recipes.settings import Recipe, ReportSettings
 from pipeline.visualization.text_table import ONE_SEED, TextTable, shown_difference, shown_interval
 

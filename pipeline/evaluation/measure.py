@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from data.errors import DataError
 from data.regions import RegionStore, read_standard
+from data.seen import TRAIN, VAL, Overlap, TrainingHashes, picture_hash
 from modules.metrics.intervals import Difference, bootstrap_interval, paired_difference
 from modules.metrics.retrieval import RetrievalRanks
 from modules.search.encodings import Encodings
@@ -19,7 +20,7 @@ from pipeline.analyses.sets import EvaluationSet
 from pipeline.engine.files import digests
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.training_hashes import TRAIN, VAL, Overlap, TrainingHashes, picture_hash
+from pipeline.export.training_hashes import exported_hashes
 
 _ENDS = ("value", "low", "high")
 _PICTURES = 256  # regions of so many are in memory at once
@@ -133,7 +134,7 @@ def measure(
         RecipeError: it was trained on none of the languages, or does not read such images.
     """
     languages = shared_languages([exported], on) if among is None else among
-    seen = TrainingHashes.load(exported.folder)  # before hours of reading pictures
+    seen = exported_hashes(exported.folder)  # before hours of reading pictures
     captions = [caption for caption in on.captions if caption.language in languages]
     place = {name: row for row, name in enumerate(dict.fromkeys(caption.image_id for caption in captions))}
     images = _encode_images(exported, on, list(place), workers)

@@ -41,7 +41,7 @@ from pipeline.export.model_card import languages_of, model_card, shown_name
 from pipeline.export.onnx_export import require_onnx, write_onnx
 from pipeline.export.parts import copy_model, of_images, require_empty, write_for_transformers
 from pipeline.export.picture_reading import BY_NETWORK, PIXELS, STANDARD, VISION
-from pipeline.export.training_hashes import SEEN, TrainingHashes
+from pipeline.export.training_hashes import SEEN, hashes_of
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
@@ -215,7 +215,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
         (half / RERANKER).mkdir()
         second_job = reranker.trained[0]
         copy_model(workspace.folder(second_job), half / RERANKER, _images_of(workspace, second_job))
-    if (seen := TrainingHashes.of(chosen.job, workspace)) is not None:
+    if (seen := hashes_of(chosen.job, workspace)) is not None:
         seen.save(half / SEEN)
     (half / "recipe.yaml").write_text(
         yaml.safe_dump(_plain(recipe), allow_unicode=True, sort_keys=False), encoding="utf-8"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.reading import Reading
+from modules.search.fit import Fit
 from pipeline.engine.console import command
 from pipeline.errors import RecipeError
-from pipeline.gallery.fit import Fit
 
 Own = dict[str, list[str]]
 """The captions of one picture, by language."""

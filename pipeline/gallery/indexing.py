@@ -19,6 +19,7 @@ import torch
 
 from data.progress import shown
 from modules.errors import ModelError
+from modules.search.fit import sampled
 from modules.search.index import VectorIndex
 from modules.search.shards import ABOUT as ABOUT_SHARDS
 from modules.search.shards import ShardedIndex
@@ -26,7 +27,7 @@ from pipeline.engine.files import digest_of, lock, rename_atomically, require_fo
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.fit import Fits, sampled
+from pipeline.gallery.fit import Fits
 from pipeline.gallery.generation import (
     FORMAT,
     OWN,

@@ -8,13 +8,13 @@ import numpy as np
 
 from data.sentences import sentence_hash
 from data.sts import SentencePairs, gold_file, read_sts
+from data.taught import rows_of
 from modules.metrics.sentence_similarity import Scores, pearson
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
-from pipeline.vectors.teaching import rows_of
 
 VERSION = 1
 CLEAN = "-clean"

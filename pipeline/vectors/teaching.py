@@ -1,7 +1,6 @@
 """The jobs that encode, by a teacher, the sentences whose translations a student learns."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,17 @@ from data.pixels import VectorStore
 from data.regions import RegionStore
 from data.sentence_vectors import compute_vectors
 from data.slots import Slot
-from data.taught import TEXT, TaughtPair, TaughtStore, taught_captions, write_pairs
+from data.taught import (
+    TEXT,
+    TaughtPair,
+    TaughtStore,
+    pairs_of_captions,
+    pairs_of_parallel,
+    taught_captions,
+    write_pairs,
+)
 from pipeline.engine.job import Job
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import device_of, load_model
@@ -81,7 +88,7 @@ def require_taught(settings: VseSettings, row: str, groups: Sequence[tuple[Slot,
                     f"{language}; name parallel text or translated captions (text:mt:en-de)"
                 )
             if kind != HUMAN and ":" not in kind:
-                _of_parallel({_CORPUS: corpus}, kind, language)
+                _pairs({_CORPUS: corpus}, kind, language)
 
 
 def taught_in(inputs: Mapping[str, Path]) -> dict[str, Path]:
@@ -99,24 +106,6 @@ def with_taught(captions: list[Table], inputs: Mapping[str, Path], slots: Collec
         for source, folder in taught_in(inputs).items()
     ]
     return [*captions, *(table for table in taught if len(table))]
-
-
-def rows_of(folders: Mapping[str, Path], types: Collection[str]) -> list[dict[str, Any]]:
-    """The rows of caption tables, and of sentences without pictures, of a training.
-
-    Args:
-        folders: source → folder of the job that left them; `corpus` of the human ones, whose rows of all types are
-            given.
-        types: of its training captions, `de/text:tatoeba`.
-    """
-    rows: list[dict[str, Any]] = []
-    for source, folder in folders.items():
-        if source.startswith(TEXT):
-            languages = {kind.partition("/")[0] for kind in types if kind.partition("/")[2] == source}
-            rows += [asdict(caption) for caption in taught_captions(folder, source, languages)]
-        else:
-            rows += read_captions(folder / "captions.parquet").to_list()
-    return rows
 
 
 def teacher_of(trained: Job) -> Job | None:
@@ -143,7 +132,7 @@ def _job(
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Pair, encode the originals, and leave both."""
-        pairs = (_of_captions if kind in (*synthetic, HUMAN) else _of_parallel)(inputs, kind, language)
+        pairs = _pairs(inputs, kind, language)
         if not pairs:
             raise RecipeError(f"{source}: no sentence in {language!r} with a translation; leave it out of vse.rows")
         count, dim = _encode([pair.original for pair in pairs], inputs[_TEACHER], language, trainer, folder)
@@ -156,38 +145,15 @@ def _job(
     )  # fmt: skip
 
 
-def _of_captions(inputs: Mapping[str, Path], kind: str, language: str) -> list[TaughtPair]:
-    """Training captions with the human captions that they were made from: themselves, if they are human."""
-    human = {
-        row["caption_id"]: row for row in read_captions(inputs[_CORPUS] / "captions.parquet").to_list()
-        if row["split"] == "train" and row["source"] == HUMAN and row["language"] == language
-    }  # fmt: skip
+def _pairs(inputs: Mapping[str, Path], kind: str, language: str) -> list[TaughtPair]:
+    """The pairs of a source without its `text:`: of translated or human captions, or of parallel text."""
+    captions = read_captions(inputs[_CORPUS] / "captions.parquet")
     if kind == HUMAN:
-        return [TaughtPair(row["text"], language, row["text"]) for row in human.values()]
-    rows = read_captions(inputs[_SYNTHETIC] / "captions.parquet").to_list()
-    return [
-        TaughtPair(human[row["parent"]]["text"], row["language"], row["text"]) for row in rows if row["parent"] in human
-    ]
-
-
-def _of_parallel(inputs: Mapping[str, Path], kind: str, language: str) -> list[TaughtPair]:
-    """Training pairs of parallel text about no image of the corpus, and their originals themselves."""
-    images = set(read_captions(inputs[_CORPUS] / "captions.parquet")["image_id"][:])
-    table = read_pairs(inputs[_CORPUS] / "pairs.parquet")
-    languages = [name for name in table.column_names if name not in ("pair_id", "image_id", "split", "origin")]
-    own = [row for row in table.to_list() if row["origin"] == kind and row["split"] == "train"]
-    pairs = [
-        TaughtPair(row[language], name, row[name])
-        for row in own if row.get(language) and row["image_id"] not in images
-        for name in languages if row[name]
-    ]  # fmt: skip
-    if not pairs:
-        known = dict.fromkeys(row["origin"] for row in table.to_list() if row["image_id"] not in images)
-        raise RecipeError(
-            f"text:{kind}: no parallel text of this origin about no image of the corpus, and no path of augment.paths; "
-            f"there is {', '.join(f'text:{origin}' for origin in sorted(known)) or 'none'}"
-        )
-    return pairs
+        return pairs_of_captions(captions, language)
+    if _SYNTHETIC in inputs:
+        return pairs_of_captions(captions, language, read_captions(inputs[_SYNTHETIC] / "captions.parquet"))
+    with as_recipe_error():
+        return pairs_of_parallel(read_pairs(inputs[_CORPUS] / "pairs.parquet"), captions, kind, language)
 
 
 def _encode(

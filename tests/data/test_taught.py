@@ -9,11 +9,19 @@ import pyarrow.parquet as pq
 import pytest
 from torch import Tensor
 
-from data.captions import table_of
+from data.captions import Caption, Pair, read_pairs, table_of
+from data.captions import write_pairs as write_parallel
 from data.errors import DataError
 from data.pixels import VectorStore
 from data.sentence_vectors import compute_vectors, open_vectors
-from data.taught import TaughtPair, TaughtStore, taught_captions, write_pairs
+from data.taught import (
+    TaughtPair,
+    TaughtStore,
+    pairs_of_captions,
+    pairs_of_parallel,
+    taught_captions,
+    write_pairs,
+)
 
 PAIRS = [
     TaughtPair("a red dog", "de", "ein roter hund"), TaughtPair("a house", "de", "ein haus"),
@@ -81,6 +89,38 @@ def test_only_sentences_of_the_languages_are_captions(taught: Path) -> None:
     table = table_of(german)
     assert table["image_id"][:] == [caption.image_id for caption in german]
     assert table["language"][:] == ["de", "de"]
+
+
+HUMAN = table_of([
+    Caption("1", "1#0", "en", "a red dog", "train"), Caption("1", "1#1", "de", "ein Hund", "train"),
+    Caption("2", "2#0", "en", "a house", "val"), Caption("3", "3#0", "en", "a sea", "train"),
+])  # fmt: skip
+
+
+def test_translated_captions_are_paired_with_the_training_captions_they_were_made_from() -> None:
+    parents = {"1#0": "ein roter Hund", "2#0": "ein Haus", "1#1": "a dog", "9": "nichts"}
+    translated = table_of(
+        Caption("?", f"{parent}@", "de", text, "train", "mt:en-de", parent) for parent, text in parents.items()
+    )
+    assert pairs_of_captions(HUMAN, "en", translated) == [("a red dog", "de", "ein roter Hund")]
+    assert pairs_of_captions(HUMAN, "en") == [(text, "en", text) for text in ("a red dog", "a sea")]
+
+
+def test_parallel_text_about_no_image_of_the_corpus_is_paired(tmp_path: Path) -> None:
+    texts = {"en": "a dog", "de": "ein Hund", "fr": "un chien"}
+    rows = [
+        Pair("0", None, "train", "tatoeba", texts), Pair("1", None, "val", "tatoeba", texts),
+        Pair("2", "1", "train", "tatoeba", texts), Pair("3", "other", "train", "tatoeba", {"de": "nur hier"}),
+        Pair("4", "other", "train", "tatoeba", {"en": "a sea", "de": "ein Meer"}), Pair("5", "2", "train", "own", texts)
+    ]  # fmt: skip
+    write_parallel(rows, tmp_path / "pairs.parquet")
+    table = read_pairs(tmp_path / "pairs.parquet")
+    own, other = ("a dog", "de", "ein Hund"), ("a sea", "de", "ein Meer")
+    found = pairs_of_parallel(table, HUMAN, "tatoeba", "en")
+    assert set(found) == {own, ("a dog", "en", "a dog"), ("a dog", "fr", "un chien"), other, ("a sea", "en", "a sea")}
+    for origin, language in (("own", "en"), ("toy", "en"), ("tatoeba", "cs")):
+        with pytest.raises(DataError, match=f"text:{origin}: no parallel text .*; there is text:tatoeba$"):
+            pairs_of_parallel(table, HUMAN, origin, language)
 
 
 def test_it_goes_to_worker_processes(taught: Path, images: VectorStore) -> None:

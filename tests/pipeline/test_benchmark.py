@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, Image
 
+from data.seen import TRAIN
 from modules.retrieval_models.base import MODELS
 from pipeline.analyses.sets import set_of_recipe
 from pipeline.cli import main
@@ -23,7 +24,6 @@ from pipeline.evaluation.benchmark import (
 from pipeline.evaluation.measure import measure
 from pipeline.evaluation.network_model import network_model
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.training_hashes import TRAIN
 from tests.modules.dual_networks import save
 from tests.pipeline.tiny import Tiny, at
 

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from data.errors import DataError
 from data.regions import RegionStore, write_regions
+from data.seen import TRAIN, VAL, name_hash
 from data.sentences import sentence_hash
 from modules.metrics.intervals import bootstrap_interval
 from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
@@ -24,7 +25,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import measure, shared_languages
 from pipeline.export.exported_model import ExportedModel
-from pipeline.export.training_hashes import SEEN, TRAIN, VAL, TrainingHashes, name_hash
+from pipeline.export.training_hashes import SEEN, exported_hashes, hashes_of
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.retrieval.ranks import read_ranks
@@ -124,7 +125,7 @@ def test_each_picture_is_read_once_for_its_hash(used: Tiny, exported, folder: Pa
     (row,) = [one for one in Graph(used.recipe(), workspace).rows if one.name == "human"]
     workspace.fingerprint(list(pictures_of(workspace.folder(row.job.inputs["corpus"])).values()))
     read.clear()
-    found = TrainingHashes.of(row.job, workspace)
+    found = hashes_of(row.job, workspace)
     assert found
     assert read == []
     expected = load_file(exported.folder / SEEN)
@@ -245,13 +246,13 @@ def test_of_an_older_export_it_is_not_known(used: Tiny, older: ExportedModel, fo
 
 def test_sentences_that_another_version_compared_are_not_counted(used: Tiny, exported, folder: Path, capsys) -> None:
     """Its hashes were made by another rule, so that equal sentences may have others."""
-    found = TrainingHashes.load(exported.folder)
+    found = exported_hashes(exported.folder)
     assert found
     assert found.overlap(TRAIN, [], [], ["a"]).sentences == 0
     capsys.readouterr()
     for metadata in (None, {"sentences": "1"}):
         save_file(load_file(exported.folder / SEEN), folder / SEEN, metadata)
-        older = TrainingHashes.load(folder)
+        older = exported_hashes(folder)
         assert older
         assert older.overlap(TRAIN, ["x"], [], ["a"]) == (0, 0, None)
         assert "which ones it has seen is not known; export it again" in " ".join(capsys.readouterr().err.split())
@@ -260,12 +261,12 @@ def test_sentences_that_another_version_compared_are_not_counted(used: Tiny, exp
 def test_damaged_hashes_are_one_line(exported: ExportedModel, tmp_path: Path) -> None:
     (tmp_path / SEEN).write_bytes(b"no tensors")
     with pytest.raises(RecipeError, match=r"seen\.safetensors: not readable"):
-        TrainingHashes.load(tmp_path)
+        exported_hashes(tmp_path)
     save_file(
         {name: one.astype(np.float32) for name, one in load_file(exported.folder / SEEN).items()}, tmp_path / SEEN
     )
     with pytest.raises(RecipeError, match=r"seen\.safetensors: not readable .*whole numbers"):
-        TrainingHashes.load(tmp_path)
+        exported_hashes(tmp_path)
 
 
 def test_hashes_are_sorted_and_few_bytes(used: Tiny, exported: ExportedModel) -> None:

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +11,12 @@ from streamlit.testing.v1 import AppTest
 
 from data.reading import Words, reading_of
 from data.text_inputs import WordVocabulary
+from modules.search.fit import Fit, nearest_others, sampled
 from modules.search.index import VectorIndex
 from modules.search.shards import ShardedIndex
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery.fit import FITS, Fit, Fits, _neighbours, _words, sampled
+from pipeline.gallery.fit import FITS, Fits
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
@@ -54,8 +54,7 @@ def test_a_share_is_of_random_queries_of_as_many_words() -> None:
 
 def test_random_queries_are_of_words_in_the_script_of_their_language() -> None:
     vocabulary = WordVocabulary(["<pad>", "<unk>", "red", "kırmızı", "赤", "い", "أحمر", "2"])
-    of = SimpleNamespace(text=vocabulary)
-    assert {language: _words(of, language) for language in ("ja", "ar", "tr")} == {
+    assert {language: vocabulary.words_in_script(language) for language in ("ja", "ar", "tr")} == {
         "ja": ["赤", "い", "2"], "ar": ["أحمر", "2"], "tr": ["red", "kırmızı", "2"]
     }  # fmt: skip
 
@@ -81,7 +80,7 @@ def test_the_scores_are_those_of_a_plain_search(used: Tiny, exported: ExportedMo
     scores = vectors @ vectors.T
     nearest = (scores - 9 * torch.eye(60)).max(1).values.sort().values
     index = ShardedIndex([VectorIndex(vectors, gpu=-1)])
-    np.testing.assert_allclose(_neighbours(index, sampled(60), vectors), nearest, atol=1e-5)
+    np.testing.assert_allclose(nearest_others(index, sampled(60), vectors), nearest, atol=1e-5)
 
 
 def test_an_index_of_the_same_pictures_has_the_same_scores(gallery: Path, exported: ExportedModel, own: Path) -> None:
