@@ -223,7 +223,7 @@ csv.field_size_limit(2**30)  # letters of a cell; of longer ones than 131,072 it
 
 def _parsed(path: Path, text: str, separator: str, line_break: str) -> Iterator[tuple[int, list[str]]]:
     reader, begins = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=separator != "\t"
+        io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=separator in ",;"
     ), 1  # fmt: skip
     try:
         for cells in reader:

@@ -95,7 +95,7 @@ def join(files: Sequence[Path], output: Path, count: int) -> None:
 def _vectors(part: pa.Table) -> NDArray[Any]:
     """The vectors (N, H) of a part."""
     vectors = part["vector"].combine_chunks().flatten().to_numpy()
-    return vectors.reshape(len(part), -1)
+    return vectors.reshape(-1, part.schema.field("vector").type.list_size)  # of a part without a vector too
 
 
 @contextmanager

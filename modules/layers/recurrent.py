@@ -319,7 +319,7 @@ class _Scan(torch.autograd.Function):
             end -= rows
         previous = torch.cat([hidden.to(ctx.dtype)[: sizes[0] * threads], *_shifted(low, sizes, threads)])
         grad_recurrent = torch.mm(grad_gates.t(), previous).to(recurrent.dtype)
-        grad_inputs = grad_gates if threads == 1 else grad_gates.unflatten(0, (-1, threads)).float().sum(1)
+        grad_inputs = grad_gates if threads == 1 else widen(grad_gates.unflatten(0, (-1, threads))).sum(1)
         return grad_inputs.to(ctx.input_dtype), grad_recurrent, dh, dc, None, None, None
 
 

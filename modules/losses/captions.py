@@ -81,7 +81,6 @@ def among_captions(pairs: Pairs, similarity: Similarity, loss: Loss, same_langua
 
 
 def _masks(pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Which captions (C, C) are of one image, and which are negatives of each other."""
-    images = pairs.caption_image
-    negatives = pairs.negatives[images]
-    return images[:, None] == images, negatives & negatives.t()
+    """Which captions (C, C) match, as they do their image, and which are negatives of each other."""
+    negatives, positives = (side[pairs.caption_image] for side in (pairs.negatives, pairs.positives))
+    return positives & positives.t(), negatives & negatives.t()

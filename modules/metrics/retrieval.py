@@ -36,7 +36,7 @@ class RetrievalRanks:
     caption_image: Tensor
 
 
-def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks:
+def retrieval_ranks(similarity: Tensor, caption_image: Tensor, tolerance: float = 0.0) -> RetrievalRanks:
     """Rank each caption's image among all images, and each image's best caption among the captions of other images.
 
     An image without captions is in the gallery but is not a query. An image's other captions do not count as wrong.
@@ -44,6 +44,7 @@ def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks
     Args:
         similarity: (I, C) scores of images and captions, floating-point, higher means more similar.
         caption_image: (C,) row of each caption's image.
+        tolerance: a score lower than the right answer's by at most this share of it (or of 1) counts as a tie.
 
     Raises:
         ModelError: a score is not finite or an integer, or a link is not the row of an image.
@@ -60,8 +61,10 @@ def retrieval_ranks(similarity: Tensor, caption_image: Tensor) -> RetrievalRanks
     require_finite(similarity)
     positives = similarity[caption_image, torch.arange(len(caption_image), device=similarity.device)]
     best = best_captions(positives, caption_image, len(similarity))
-    by_image = image_ranks_from_counts((similarity >= best[:, None]).sum(dim=1), positives, best, caption_image)
-    return RetrievalRanks((similarity >= positives).sum(dim=0), by_image, caption_image)
+    text_floor, image_floor = (scores - tolerance * scores.abs().clamp(min=1) for scores in (positives, best))
+    counts = (similarity >= image_floor[:, None]).sum(dim=1)
+    by_image = image_ranks_from_counts(counts, positives, image_floor, caption_image)
+    return RetrievalRanks((similarity >= text_floor).sum(dim=0), by_image, caption_image)
 
 
 def best_captions(positives: Tensor, caption_image: Tensor, num_images: int) -> Tensor:

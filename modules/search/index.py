@@ -107,7 +107,7 @@ class VectorIndex:
             raise ModelError(f"queries have shape {tuple(queries.shape)}, expected (Q, {self.dim}) for this index")
         if k < 1 or k != int(k):
             raise ModelError(f"k is {k}; expected a whole number, 1 or more")
-        if len(wrong := (~queries.isfinite().all(dim=1)).nonzero()):
+        if len(wrong := (~queries.float().isfinite().all(dim=1)).nonzero()):
             raise ModelError(f"query {int(wrong[0])} is not finite; expected finite values only")
         k = min(int(k), len(self), GPU_MAX_K if self._on_gpu else len(self))
         if k == 0:

@@ -1,8 +1,9 @@
 """Ranks without the whole score matrix: FAISS for inner products, blocks of scores for any other similarity.
 
 Rounding differs between the kernels of a matrix product, and even between the edge and the middle of one product. So
-the scores of equal vectors may differ in the last bit, and a tie would be decided at random. Therefore ranks by index
-compare close scores again in float64, and ranks by blocks count scores that differ by rounding alone as ties.
+the scores of equal vectors may differ in the last bit, and so may the vectors of equal captions in different batches;
+a tie would be decided at random. Therefore scores that differ by rounding alone count as ties, and ranks by index
+compare close scores again in float64.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,6 @@ from modules.search.encodings import Encodings, Similarity
 from modules.search.index import VectorIndex
 
 CLOSE = 1e-5  # bound of float32 rounding for unit vectors; closer scores are compared again in float64
-EQUAL = 1e-12  # the same bound for float64
 ROUNDING = 5e-7  # four units in the last place of a float32 score of 1
 MAX_CLOSE = 32  # a query with more close scores is compared with all candidates in float64
 
@@ -35,8 +35,9 @@ def ranks_by_index(
 
     FAISS finds the best k. If the right answer is certainly among them, it is enough to count these; if it may be
     after them, or ties at position k, all candidates are compared in float64. Ranks are those of exact scores of the
-    given vectors, on any kernel or device: they differ from float32 ranks only where scores differ by less than 1e-5
-    of |image| |caption|.
+    given vectors, on any kernel or device, where a score counts as a tie that is lower than the right answer's by at
+    most `ROUNDING` of |image| |caption|: they differ from float32 ranks only where scores differ by less than 1e-5 of
+    it.
 
     Args:
         images: (I, H).
@@ -62,7 +63,7 @@ def ranks_by_index(
     queries = best.isfinite().nonzero()[:, 0]  # images with captions
     counts = torch.zeros(len(images), dtype=torch.long, device=images.device)
     counts[queries] = _count_at_least(images[queries], captions, best[queries], k, block, gpu)
-    by_image = image_ranks_from_counts(counts, positives, best - EQUAL * _scale(images, captions), caption_image)
+    by_image = image_ranks_from_counts(counts, positives, best - ROUNDING * _scale(images, captions), caption_image)
     by_text = _count_at_least(captions, images, positives, k, block, gpu)
     return RetrievalRanks(by_text, by_image, caption_image)
 
@@ -201,7 +202,7 @@ def _paired_scores(left: Tensor, right: Tensor, left_rows: Tensor, right_rows: T
 def _count_at_least(queries: Tensor, gallery: Tensor, targets: Tensor, k: int, block: int, gpu: int | None) -> Tensor:
     """Count, for each query, the candidates whose exact score is at least its target; targets (Q,) are float64."""
     index, scale = VectorIndex(gallery, gpu=gpu), _scale(queries, gallery)
-    floors, slack = targets - EQUAL * scale, CLOSE * scale
+    floors, slack = targets - ROUNDING * scale, CLOSE * scale
     counts = torch.zeros(len(queries), dtype=torch.long, device=queries.device)
     unsettled = []
     for rows in torch.arange(len(queries), device=queries.device).split(block):

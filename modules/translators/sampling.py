@@ -126,6 +126,6 @@ def sampled(logs: Tensor, draws: Tensor, settings: SampleSettings) -> Tensor:
     ordered, words = (logs / settings.temperature).softmax(-1).sort(-1, descending=True)
     total = ordered.cumsum(-1)
     kept = total - ordered < settings.top_p  # includes the word that reaches top_p
-    mass = (ordered * kept).sum(-1)
-    index = (total < (draws * mass)[..., None]).sum(-1).clamp(max=logs.shape[-1] - 1)
+    mass = (total * kept).amax(-1)  # not a sum of its own, which may round to more than the last total
+    index = (total < (draws * mass)[..., None]).sum(-1)
     return words.gather(-1, index[..., None])[..., 0]

@@ -65,8 +65,7 @@ def retrieved_job(model: Trained) -> Job | None:
             figures["test"][language] = _figures(scores)
             parts = [_first(scorer, encodings, *part[:2]) for part in image_folds(links, len(images), folds)]
             if folds and all(len(rows) for rows, _ in parts):  # each with a gallery of its own
-                of_folds = [_figures(scorer.score(first, rows)) for rows, first in parts]
-                figures["folds"][language] = {name: fmean(fold[name] for fold in of_folds) for name in of_folds[0]}
+                figures["folds"][language] = _means([_figures(scorer.score(first, rows)) for rows, first in parts])
         return {part: scores for part, scores in figures.items() if scores}
 
     plain: dict[str, Any] = {"test": settings.test} | ({"folds": settings.folds} if settings.folds > 1 else {})
@@ -98,6 +97,12 @@ def _figures(scores: Sequence[CaptionScores]) -> dict[str, float]:
         for measure, value in of_rank.figures().items()
     }
     return {"retrieved_images": float(len(scores[0].cider)), **by_rank}
+
+
+def _means(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each figure over folds; of ranks that all of them have, as a fold may have fewer captions."""
+    common = [name for name in folds[0] if all(name in fold for fold in folds)]
+    return {name: fmean(fold[name] for fold in folds) for name in common}
 
 
 def _headline(figures: Mapping[str, Any]) -> str:

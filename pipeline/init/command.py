@@ -159,9 +159,11 @@ def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> 
 def _of_source(error: Exception, file: Path, source: str) -> BadLinesError:
     """An error of a table that was written from a data set, and is deleted now, as one of the data set."""
     told = error.problems if isinstance(error, BadLinesError) else [str(error)]
-    name = re.escape(str(file))
-    return BadLinesError([re.sub(f"{name}:", f"{source}:", re.sub(rf"{name}:(\d+)", rf"caption \1 of {source}", text))
-                          for text in told])  # fmt: skip
+    line = re.compile(rf"{re.escape(str(file))}:(\d+)")
+    return BadLinesError([
+        line.sub(lambda found: f"caption {found[1]} of {source}", text).replace(f"{file}:", f"{source}:")
+        for text in told
+    ])  # fmt: skip
 
 
 def _check(found: FoundCaptions, corpus: Corpus) -> None:

@@ -26,7 +26,7 @@ _COMMAND_LINE = "the command line"
 _OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=", "--vse.image_encoder=")
 _BASES, _SHOWN = 20, 300  # recipes below one another; letters of a name in an error
 _READ_OF_BORROWED = {"directions", "systems", "pretrained", "trainer"}
-_OF_CAPTIONS = {"paths", "searches", "filters", "captioner", "beam_size", "length_penalty", "translators"}
+_OF_CAPTIONS = {"paths", "searches", "filters", "captioner", "translators"}
 CONFIGS = Path(__file__).parents[1] / "configs"
 SECTIONS: dict[str, type] = {
     "regions": ExtractorSettings,

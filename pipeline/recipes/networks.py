@@ -36,15 +36,19 @@ def check_networks(recipe: Recipe, where: str) -> None:
         for title, table in recipe.tables.items()
         for name, system in table.systems.items()
     }
+    trainings: dict[str, VseSettings] = {}
     for section, whole in sections.items():
         for key, vse in ({section: whole} | trainings_of(whole, section)).items():
-            with located(": ".join(filter(None, (where, key if key != "vse" else "")))), as_recipe_error():
+            place = ": ".join(filter(None, (where, key if key != "vse" else "")))
+            trainings[place] = vse
+            with located(place), as_recipe_error():
                 _check_retrieval_models(vse)
                 _check_loss(vse)
                 if section == "augment.captioner":
                     _check_decoder(vse)
+    _refuse_unread(trainings)
     with located(where):
-        rows = [recipe.vse.of_row(row) for row in recipe.vse.only or recipe.vse.rows]
+        rows = map(recipe.vse.of_row, recipe.vse.rows)
         if recipe.vse.forgetting and not any(model_class(it.model).on_network and it.epochs for it in rows):
             raise RecipeError("vse.forgetting tests what trained dual encoders forget, but no row trains one; leave it "
                               "out")  # fmt: skip
@@ -70,8 +74,11 @@ def require_loggers(names: Collection[str]) -> None:
 
 def _check_retrieval_models(vse: VseSettings) -> None:
     """Refuse models that do not exist, options that none of them takes, and first models that cannot be indexed."""
-    fused = list(dict.fromkeys(model for model, _ in vse.fused_models))
-    models = fused or [vse.model, *([vse.first] if vse.first else [])]
+    fused = {model: "vse.fuse" for model, _ in vse.fused_models}
+    models = fused or ({vse.first: "vse.first"} if vse.first else {}) | {vse.model: "vse.model"}
+    for name, key in models.items():
+        with located(key), as_recipe_error():
+            model_class(name)
     known = set[str]().union(*(option_names(model_class(name)) for name in models))
     refuse_unknown(vse.options, known, "vse.options.")
     for name in models:
@@ -159,17 +166,37 @@ def _check_loss(vse: VseSettings) -> None:
     """Refuse losses that do not exist, and weights that the loss does not read."""
     if vse.loss not in (None, *loss_names()):
         raise RecipeError(f"vse.loss is {vse.loss!r}; expected one of {', '.join(loss_names())}")
-    loss = vse.loss or model_class(vse.model).loss
-    if vse.type_weights and loss != "hardest":
+    if vse.type_weights and _loss_of(vse) != "hardest":
         raise RecipeError("vse.type_weights weighs the hardest negatives, but vse.loss is not `hardest`")
-    if vse.negatives != VseSettings().negatives and loss != "hardest-k":
-        raise RecipeError(f"vse.negatives is {vse.negatives}, of the loss `hardest-k`, but vse.loss is {loss}; leave "
-                          "one out")  # fmt: skip
-    score = model_class(vse.model).score_with(**vse.options)
-    if vse.distance != "cosine" and not vse.fuse and score != "inner product":
-        raise RecipeError(
-            f"vse.distance is {vse.distance}, of unit vectors, but the score of {vse.model} is of {score}"
-        )
+
+
+def _refuse_unread(trainings: Mapping[str, VseSettings]) -> None:
+    """Refuse negatives and a distance that no training reads; one that does not may have them from the same section.
+
+    Args:
+        trainings: where their settings stand → these.
+    """
+    known: dict[str, set[Any]] = {
+        "negatives": {vse.negatives for vse in trainings.values() if _loss_of(vse) == "hardest-k"},
+        "distance": {vse.distance for vse in trainings.values() if _compares_vectors(vse)},
+    }
+    needed = {"negatives": "the loss `hardest-k`", "distance": "a model of single vectors (score: inner product)"}
+    for place, vse in trainings.items():
+        for name, read in known.items():
+            if (value := getattr(vse, name)) not in {getattr(VseSettings(), name), *read}:
+                with located(place):
+                    raise RecipeError(f"vse.{name} is {value}, which {needed[name]} alone reads, and no training has "
+                                      "one; leave it out")  # fmt: skip
+
+
+def _loss_of(vse: VseSettings) -> str:
+    return vse.loss or model_class(vse.model).loss
+
+
+def _compares_vectors(vse: VseSettings) -> bool:
+    """Is the score of one of its models an inner product of single vectors?"""
+    models = [vse.model, *([vse.first] if vse.first else []), *(model for model, _ in vse.fused_models)]
+    return any(model_class(model).score_with(**vse.options) == "inner product" for model in models)
 
 
 def _check_translator(mmt: MmtSettings) -> None:

@@ -149,7 +149,7 @@ def check_overlays(recipe: Recipe) -> None:
     check_trainings(recipe, recipe.vse, "vse")
     if retrieval:
         _own(recipe, retrieval, OVERLAID | {"seeds"}, "mmt.rerank.retrieval")
-    known = OVERLAID - {"trainer"} | {"seeds"}
+    known = OVERLAID | {"seeds"}
     if captioner and captioner_network(recipe.augment) is None:
         _own(recipe, captioner, known, key := "augment.captioner")
         written = "captions that it is to write itself"

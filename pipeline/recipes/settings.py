@@ -95,7 +95,7 @@ class ReportSettings:
     record: bool = False
     """Keep finished runs in `pipeline/results/<recipe>.csv`, or in `<recipe>-records` beside a recipe of your own."""
     language_parameters: dict[str, float] = field(default_factory=dict)
-    """Published parameters of one more language, by system: drawn beside those of the recipe's models."""
+    """Published parameters of one more language, by system: shown beside those of the recipe's models."""
     words: dict[str, list[str]] = field(default_factory=dict)
     """Words by language whose vectors `make draw` shows in the plane, `{en: [eats, stares]}`; empty: frequent ones."""
 

@@ -72,14 +72,13 @@ def typed(kind: type[T], values: Mapping[str, Any], section: str) -> T:
     for setting in fields(kind):  # type: ignore[arg-type]
         if setting.name not in values and setting.default is MISSING and setting.default_factory is MISSING:
             raise RecipeError(f"{section}.{setting.name} is missing; expected {in_words(hints[setting.name])}")
-    for key, value in values.items():
-        if value is None and hints[key] is not Any and type(None) not in get_args(hints[key]):
-            raise RecipeError(f"{section}.{key} is empty; expected a value, or leave the key out")
     return kind(**{key: _typed_value(hints[key], value, f"{section}.{key}") for key, value in values.items()})
 
 
 def _typed_value(hint: Any, value: Any, place: str) -> Any:
     """A value of a type from plain values, whose keys it checks itself to say where a wrong one stands."""
+    if value is None and hint is not Any and type(None) not in get_args(hint):  # the library takes it for any type
+        raise RecipeError(f"{place} is empty; expected a value, or leave the key out")
     if is_dataclass(hint):
         return typed(hint, value, place)  # type: ignore[arg-type]
     if get_origin(hint) is dict and get_args(hint)[1] is not Any and isinstance(value, Mapping):

@@ -1,5 +1,6 @@
 """YAML as recipes have it: plain values, bounded in size, laid over one another; one line for whatever is wrong."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ GOES_WITH = (  # a setting, its default, and what belongs to its value
     ("image_encoder", None, "image_encoder_size"), ("pretrained", None, "pretrained_rate"),
 )  # fmt: skip
 _KINDS = ("null", "bool", "int", "float", "str", "seq", "map")  # of values; others are no settings
+_BOOL = "tag:yaml.org,2002:bool"
 _PLAIN = [f"tag:yaml.org,2002:{kind}" for kind in _KINDS]
 
 
@@ -51,6 +53,11 @@ def _refused(loader: Any, node: yaml.Node) -> None:
 
 
 _Loader.yaml_constructors = {tag: _SafeLoader.yaml_constructors[tag] for tag in _PLAIN}
+_Loader.yaml_implicit_resolvers = {  # `no` is Norwegian: in YAML 1.2 only true and false are no texts
+    first: [(tag, pattern) for tag, pattern in kinds if tag != _BOOL]
+    for first, kinds in _SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"(?i:true|false)$"), [*"tTfF"])
 _Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 _Loader.add_constructor(None, _refused)
 
@@ -115,8 +122,9 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any], sections: bool
     """
     merged = dict(below)
     for kind, default, own in GOES_WITH:
-        if above.get(kind, below.get(kind, default)) != below.get(kind, default):
-            merged.pop(own, None)  # another network or model has other options, a pretrained one reads no vectors
+        value = above.get(kind, below.get(kind, default))
+        if value != below.get(kind, default) and (value is None or not own.endswith("_rate")):
+            merged.pop(own, None)  # another network or model has other options; none has no rate
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
             merged[key] = laid_over(merged[key], value, sections=False)

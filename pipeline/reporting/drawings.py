@@ -260,7 +260,8 @@ def generation_sheet(
     """
     lines: dict[str, list[Line]] = {image: [] for image in ids[:_GENERATED]}
     for language, known in captions.items():
-        gallery = [(known[image], language) for image in ids if image in known]
+        if not (gallery := [(known[image], language) for image in ids if image in known]):
+            continue
         with torch.no_grad():
             images = encoded_images(model, regions[:_GENERATED])
             best = model.similarity(images, encoded_captions(model, text.encode, gallery)).argmax(1).tolist()

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from data.captions import read_captions
 from modules.metrics.retrieval import RetrievalRanks, fold_scores, retrieval_ranks
+from modules.search.ranking import ROUNDING
 from pipeline.engine.artifacts import read_manifest
 from pipeline.engine.job import Job
 from pipeline.recipes.retrieval_settings import VseSettings
@@ -28,7 +29,7 @@ from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.vectors.images import test_inputs
 
-VERSION = 4
+VERSION = 5  # 5: scores that differ by rounding alone are ties
 
 
 def fused(training: Training) -> Row:
@@ -59,7 +60,8 @@ def fusion_job(name: str, trained: Sequence[Job], corpus: Job, settings: VseSett
                 scores = {language: encoded[language].scores() for language in languages}
                 total = {language: scores[language] + total.get(language, 0) for language in languages}
             ranks[split] = {
-                language: retrieval_ranks(whole / len(trained), links[language]) for language, whole in total.items()
+                language: retrieval_ranks(whole / len(trained), links[language], ROUNDING)
+                for language, whole in total.items()
             }
         return {"test": write_ranks(folder, ranks["test"]), "val": validation_scores(ranks["val"])}
 

@@ -41,11 +41,13 @@ def require_pairs(settings: VseSettings, row: str, groups: Sequence[tuple[Slot, 
         RecipeError: none of its groups has two languages for `vse.caption_loss`, or two captions for the model's loss.
     """
     known = ", ".join(sorted({slot.language for group in groups for slot in group}))
-    one_language = all(len({slot.language for slot in group if slot.count}) == 1 for group in groups)
+    of_pictures = [[slot for slot in group if slot.count and not slot.source.startswith(TEXT)] for group in groups]
+    one_language = all(len({slot.language for slot in group}) <= 1 for group in of_pictures)
     if settings.caption_loss and one_language:
         raise RecipeError(
             f"vse.caption_loss is {settings.caption_loss:g}, but no group of vse.rows.{row} has captions of two "
-            f"languages (it reads {known}); join slots like `en/human + de/human`, or set vse.caption_loss=0"
+            f"languages (it reads {known}); join slots of captions of pictures like `en/human + de/human`, or set "
+            "vse.caption_loss=0"
         )
     needed, without = model_class(settings.model).needs_pairs(**settings.options), False
     if needed == "captions":

@@ -223,12 +223,14 @@ def query_galleries(
         image_id, language = row["image_id"], row["language"]
         if row["split"] == split and row["source"] == HUMAN and language in languages:
             choices.setdefault((image_id, language), GalleryQuery(row["text"], language, image_id))
-    seen = sorted({name for name, _ in choices if name in store and (name in pictures or not pictures)})
+    seen = sorted({name for name, _ in choices if name in store})
+    seen = [name for name in seen if name in pictures] or seen
     image_ids = random.Random(0).sample(seen, min(most, len(seen)))
+    shown_pictures = {name: pictures[name] for name in image_ids if name in pictures}
     pool = [choices[name, language] for language in languages for name in image_ids if (name, language) in choices]
     shown = [query for of_language in _by_language(pool).values() for query in of_language[:queries]]
     tag = "gallery" if split == "val" else f"gallery/{split}"
-    return [QueryGallery(shown, pool, image_ids, encode, store, pictures, tag=tag)] if image_ids else []
+    return [QueryGallery(shown, pool, image_ids, encode, store, shown_pictures, tag=tag)] if image_ids else []
 
 
 def _by_language(queries: Sequence[GalleryQuery]) -> dict[str, list[GalleryQuery]]:

@@ -259,3 +259,11 @@ def test_a_space_behind_a_comma_is_none_of_the_caption(tmp_path: Path) -> None:
     (tmp_path / "captions.csv").write_text('image, caption\n0.png, "A dog, big"\n1.png,  a bird\n')
     corpus = read(FolderSettings(captions="captions.csv", languages=["en"]), tmp_path, tmp_path)
     assert [one.text for one in corpus.captions] == ["A dog, big", "a bird"]
+
+
+def test_behind_a_bar_and_a_space_quotation_marks_are_of_the_caption(tmp_path: Path) -> None:
+    write_folder(tmp_path, size=2)
+    rows = '0.png| 0| "Stop" says a sign\n1.png| 0| "A bird .\n1.png| 1| a sign says "go"\n'
+    (tmp_path / "results.csv").write_text(f"image_name| comment_number| comment\n{rows}")
+    corpus = read(FolderSettings(captions="results.csv", languages=["en"]), tmp_path, tmp_path)
+    assert [one.text for one in corpus.captions] == ['"Stop" says a sign', '"A bird .', 'a sign says "go"']

@@ -218,6 +218,8 @@ def test_queries_that_are_not_finite_are_refused_and_k_may_be_numpys() -> None:
     queries[2, 1] = torch.nan
     with pytest.raises(ModelError, match="query 2 is not finite"):
         index.search(queries, 1)
+    with pytest.raises(ModelError, match="query 0 is not finite"):  # in float32
+        index.search(torch.tensor([[1e300, 0, 0, 0]], dtype=torch.float64), 1)
 
 
 def test_arrays_of_numpy_and_names_of_folders_are_taken(tmp_path: Path) -> None:

@@ -85,6 +85,18 @@ def test_equal_vectors_tie_though_kernels_round(k: int) -> None:
     assert_same(ranks_by_index(image, caption, links, k, block=64), exact)
 
 
+@pytest.mark.parametrize("k", [1, 10, 500])
+def test_a_sentence_of_two_images_ties_though_its_batches_round(k: int) -> None:
+    """Caption i is of image i, the same sentence once more of the next image; an encoder rounds in the last bit."""
+    generator = torch.Generator().manual_seed(0)
+    image = torch.nn.functional.normalize(torch.randn(100, 64, generator=generator), dim=1)
+    twice = image * torch.where(torch.rand(image.shape, generator=generator) < 0.5, 1 - 2**-24, 1 + 2**-23)
+    links = torch.cat([torch.arange(100), (torch.arange(100) + 1) % 100])
+    ranks = ranks_by_index(image, torch.cat([image, twice]), links, k, block=64)
+    assert ranks.image_to_text.unique().tolist() == [2]
+    assert ranks.text_to_image[:100].unique().tolist() == [1]
+
+
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 def test_a_collapsed_model_ranks_last(scale: float) -> None:
     vector = scale * torch.nn.functional.normalize(torch.randn(1, 333, generator=torch.Generator().manual_seed(0)))
@@ -282,3 +294,13 @@ def test_metric_gathers_processes_of_unequal_share_and_drops_their_padding() -> 
     for process in processes:
         process.join(timeout=60)
     assert found == [pytest.approx(whole_scores())] * 2
+
+
+def test_scores_that_differ_by_less_than_the_tolerance_tie() -> None:
+    links = torch.tensor([0, 1, 1])
+    scores = torch.full((3, 3), -4.0)  # image 2 has no caption
+    scores[links, torch.arange(3)] += 4e-6
+    exact, rough = (retrieval_ranks(scores, links, tolerance) for tolerance in (0.0, 5e-6))
+    assert exact.text_to_image.tolist() == [1, 1, 1]
+    assert rough.text_to_image.tolist() == [3, 3, 3]
+    assert (exact.image_to_text.tolist(), rough.image_to_text.tolist()) == ([1, 1, 0], [3, 2, 0])

@@ -54,6 +54,16 @@ def test_threads_read_the_same_input_but_keep_their_own_state():
         torch.testing.assert_close(last[k::threads], alone_last)
 
 
+def test_the_gradient_of_threads_in_float64_is_no_float32():
+    sizes, threads, width = (2, 2, 1), 3, 4
+    inputs = torch.randn(5, 4 * width, dtype=torch.float64, requires_grad=True)
+    recurrent, start = torch.randn(4 * width, width).double(), torch.zeros(2 * threads, width).double()
+    together = scan(inputs, recurrent, start, start, sizes, threads)[0].sum()
+    alone = threads * scan(inputs, recurrent, start[::threads], start[::threads], sizes)[0].sum()
+    ours, theirs = (torch.autograd.grad(total, inputs)[0] for total in (together, alone))
+    torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
+
+
 def test_one_step_is_the_cell():
     inputs, recurrent, hidden, cell = torch.randn(3, 8), torch.randn(8, 2), torch.randn(3, 2), torch.randn(3, 2)
     states, last = scan(inputs, recurrent, hidden, cell, (3,))

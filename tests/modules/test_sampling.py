@@ -7,7 +7,7 @@ import torch
 
 from modules.errors import ModelError
 from modules.translators.registry import build_translator, translate
-from modules.translators.sampling import SampleSettings, sample
+from modules.translators.sampling import SampleSettings, sample, sampled
 
 V, BEGIN, END, LONGEST = 5, 1, 2, 3
 SOURCE, LENGTHS = torch.tensor([[3, 4, 3], [4, 0, 0], [3, 3, 0]]), torch.tensor([3, 1, 2])
@@ -44,6 +44,18 @@ def test_top_p_draws_among_the_likeliest_words_alone(model):
     shares, _ = first_words(model, SampleSettings(10, top_p=float(ordered[0] + 0.5 * ordered[1])))
     kept = torch.zeros(V).index_copy(0, words[:2], ordered[:2] / ordered[:2].sum())
     assert torch.allclose(shares, kept, atol=0.012)
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_the_highest_random_number_draws_a_word_that_may_be_drawn(top_p: float) -> None:
+    """A sum of many probabilities rounds otherwise than the running total of them."""
+    logs = (2 * torch.randn(1, 400, 8000, generator=torch.Generator().manual_seed(0))).log_softmax(-1)
+    logs[..., 0] = -torch.inf
+    words = sampled(logs, torch.full((1, 400), 1 - 2**-24), SampleSettings(top_p=top_p))
+    ordered, place = logs.softmax(-1).sort(-1, descending=True)
+    before = (ordered.cumsum(-1) - ordered).gather(-1, place.argsort(-1).gather(-1, words[..., None]))
+    assert logs.gather(-1, words[..., None]).isfinite().all()
+    assert before.max() < top_p
 
 
 def test_a_cold_sample_is_greedy_search_and_its_score_the_log_probability(model):

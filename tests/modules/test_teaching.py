@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from modules.losses.captions import between_captions
 from modules.losses.pairs import Pairs
 from modules.losses.registry import LOSSES, RankingLoss, negative_mask
 from modules.losses.teaching import teaching_loss
@@ -119,6 +120,26 @@ def test_the_loss_of_pictures_is_what_it_is_without_sentences(kind: str) -> None
     masks = negative_mask(torch.arange(3), LINKS[chosen], SENTENCES[chosen])
     slow = loss(images[:3] @ captions[chosen].t(), *masks, KINDS[chosen])
     same(fast, slow, images, captions)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LOSSES if kind != "random"])
+def test_the_loss_between_captions_of_pictures_is_what_it_is_without_sentences(kind: str) -> None:
+    """One original in two languages, with no picture, is no pair of the loss between captions."""
+    captions, loss, chosen = vectors(1, 8), RankingLoss(kind, 0.3).double(), ~TAUGHT[KINDS]
+    own = pairs_of(vectors(0, 6), captions).among(chosen)
+    masks = negative_mask(torch.arange(3), LINKS[chosen], SENTENCES[chosen])
+    ones = torch.ones(4, 1, dtype=torch.bool)
+    alone = Pairs(
+        (captions[:3, None], ones[:3]), (captions[chosen][:, None], ones), LINKS[chosen], *masks, KINDS[chosen],
+        KINDS[chosen] % 2, SENTENCES[chosen],
+    )  # fmt: skip
+    fast, slow = (
+        between_captions(
+            pairs, lambda one, other: one[0][:, 0] @ other[0][:, 0].t(),
+            lambda scores, right, wrong: loss(scores, right, wrong, None), languages=2,
+        ) for pairs in (own, alone)
+    )  # fmt: skip
+    same(fast, slow, captions)
 
 
 def module_of(taught: list[bool] | None, contrast: float = 0.3) -> Retrieval:

@@ -41,6 +41,14 @@ def test_aliases_of_reasonable_number_are_read() -> None:
     assert parse_yaml("") is None
 
 
+def test_norwegian_is_no_truth_value() -> None:
+    assert parse_yaml("[no, en, yes, on, off, y, true, False, TRUE]") == [
+        "no", "en", "yes", "on", "off", "y", True, False, True
+    ]  # fmt: skip
+    recipe = load_recipe("scenes", ["--vse.test=[no, en]", "--vse.select=[no]", "--trainer.progress=no"])
+    assert (recipe.vse.test, recipe.vse.trainer.progress) == (["no", "en"], False)
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [

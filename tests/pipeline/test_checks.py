@@ -10,6 +10,7 @@ import pytest
 import data.segmentation
 from data.captions import Caption, table_of
 from data.errors import DataError
+from data.slots import parse_group
 from modules.errors import ModelError
 from modules.pretrained import adapters
 from modules.retrieval_models import build_model
@@ -19,12 +20,14 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.retrieval import vse
 from pipeline.retrieval.preconditions import (
     advise_on_languages,
     advise_on_regions,
     advise_on_selection,
     read_in_validation,
+    require_pairs,
     require_segmenters,
 )
 from pipeline.retrieval.vse import require_parts
@@ -163,6 +166,14 @@ def test_a_loss_between_captions_needs_two_languages_of_an_image_at_once(tmp_pat
         assert str(error.value).startswith("vse.caption_loss is 0.6, but no group of vse.rows.one has captions of two ")
         assert f"(it reads {known}); join slots" in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def test_sentences_without_pictures_are_no_captions_that_a_loss_between_captions_compares() -> None:
+    settings = VseSettings(model="student", teacher={"row": "none"}, caption_loss=0.6)
+    sentences, captions = (parse_group(text) for text in ("de/text:task1 + fr/text:task1", "en/human + de/human"))
+    require_pairs(settings, "taught", [sentences, captions])
+    with pytest.raises(RecipeError, match=r"no group of vse\.rows\.taught has captions of two languages"):
+        require_pairs(settings, "taught", [sentences, parse_group("en/human")])
 
 
 def test_a_missing_segmenter_is_told_before_anything_is_prepared(monkeypatch) -> None:

@@ -265,3 +265,8 @@ def test_a_test_has_its_own_gallery_and_without_pictures_or_logger_nothing_is_dr
     trainer(tmp_path, callbacks, logger=False).test(module, DataLoader(range(1)), verbose=False)
     assert module.model.seen == []
     assert isinstance(callbacks[0], QueryGallery)
+
+
+def test_a_split_without_pictures_has_vectors_alone(store: RegionStore, pictures: dict[str, Path]) -> None:
+    (gallery,) = galleries(store, {"of training": pictures["i0"]}, "test")
+    assert (len(gallery.image_ids), gallery.pictures) == (6, {})

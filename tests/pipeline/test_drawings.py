@@ -15,7 +15,7 @@ from data.pixels import open_images
 from data.regions import RegionStore, write_regions
 from data.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
-from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages
+from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages, generation_sheet
 from pipeline.visualization.grounding import NOTHING, Side, View, grounded, grounding_figure, lit
 from pipeline.visualization.joint_space import (
     encoded_contents,
@@ -249,3 +249,15 @@ def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_fir
     parts = _grounding(model, text, apart, "a", "t").subfigs
     assert "English: “a bat”" in {one.get_suptitle().strip() for part in parts for one in part.subfigs}
     _joint_space(model, text, apart, apart.frequent_words(), "t")
+
+
+def test_a_language_without_captions_of_the_images_has_no_line_of_generated_captions() -> None:
+    options = {"dim": 4, "word_dim": 4, "generate": ["i2t"]}
+    model = build_model("gxn", region_dim=D, vocabulary_size=12, languages=["de", "en"], **options).eval()
+    text = WordVocabulary(["<pad>", "<unk>", *WORDS])
+    captions = {"en": {"0": "a red bat", "1": "on the left"}}
+    sheets = [
+        generation_sheet(model, text, ["0", "1"], np.zeros((2, R, D), np.float32), {}, captions | empty)
+        for empty in ({}, {"de": {}}, {"de": {"of another image": "links"}})
+    ]
+    assert all(sheet.tobytes() == sheets[0].tobytes() for sheet in sheets)

@@ -89,6 +89,18 @@ def test_captions_to_parquet(exported: ExportedModel, captions: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("ending", [".npy", ".csv", ".parquet"])
+def test_a_part_without_a_readable_picture_is_left_out(exported: ExportedModel, own: Path, tmp_path, ending) -> None:
+    for number in (8, 9):  # two parts of four are before them
+        (own / f"{number}.png").write_text("no picture")
+    for number in (6, 7):
+        shutil.copyfile(own / "0.png", own / f"{number}.png")
+    embed(exported, Pictures(own, 1), output := tmp_path / f"out{ending}")
+    read = {".npy": np.load, ".csv": pd.read_csv, ".parquet": pd.read_parquet}[ending]
+    assert len(read(output)) == 8
+
+
+@pytest.mark.usefixtures("small")
 def test_pictures_to_npy_leave_out_what_cannot_be_read(exported: ExportedModel, own: Path, tmp_path, capsys) -> None:
     (own / "2.png").write_text("no picture")
     shutil.copytree(own, own / "more")

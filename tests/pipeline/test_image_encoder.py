@@ -172,7 +172,7 @@ def test_a_corpus_without_pictures_is_one_line(tiny: Tiny, tmp_path: Path) -> No
 @pytest.mark.parametrize(("more", "says"), [
     ("--vse.image_encoder=null", r"vse\.image_encoder_size is 32, but vse\.image_encoder names no network"),
     ("--vse.pretrained_rate=0.1", r"vse\.pretrained_rate is 0\.1, but vse\.pretrained names no network"),
-    ("--vse.negatives=3", r"vse\.negatives is 3, of the loss `hardest-k`, but vse\.loss is \S+; leave one out"),
+    ("--vse.negatives=3", r"vse\.negatives is 3, which the loss `hardest-k` alone reads, and no training has one"),
     ("--vse.image_encoder_rate=-1", r"vse\.image_encoder_rate is -1\.0; expected 0 or more"),
     ("--vse.image_encoder_size=0", r"vse\.image_encoder_size is 0; expected 1 or more"),
     ("--vse.reranker={row: both, model: san, image_encoder: null}", r"unknown key vse\.reranker\.image_encoder"),
@@ -207,14 +207,14 @@ def test_translators_are_reranked_by_a_model_of_their_regions(tiny: Tiny, resnet
     assert (job.settings["image_encoder"], job.settings["image_encoder_rate"]) == (None, 0)
 
 
-def test_another_network_has_a_rate_and_a_size_of_its_own(tiny: Tiny, resnet: Path, tmp_path: Path) -> None:
+def test_another_network_has_a_size_of_its_own_and_none_has_no_rate(tiny: Tiny, resnet: Path, tmp_path: Path) -> None:
     path, words = tmp_path / "mine.yaml", "image_encoder_rate: 0.1, image_encoder_size: 32"
     path.write_text(f"base: {tiny.yaml}\nvse: {{image_encoder: {resnet}, {words}}}\n")
     sizes = {}
     for more in ("vse.epochs=3", "vse.image_encoder=null", f"vse.image_encoder={tmp_path}"):
         vse = load_recipe(str(path), [f"--{more}"]).vse
         sizes[more] = (vse.image_encoder_rate, vse.image_encoder_size)
-    assert list(sizes.values()) == [(0.1, 32), (0.0, 224), (0.0, 224)]
+    assert list(sizes.values()) == [(0.1, 32), (0.0, 224), (0.1, 224)]
 
 
 @pytest.mark.slow

@@ -139,8 +139,10 @@ def test_bad_data_is_told_as_that_of_the_data_set(tmp_path: Path, capsys) -> Non
     _with_metadata(tmp_path / "pets")
     rows = (tmp_path / "pets" / "metadata.jsonl").read_text().splitlines()[:5]  # fewer than `init` takes
     (tmp_path / "pets" / "metadata.jsonl").write_text("\n".join(rows))
-    assert run(tmp_path, "init", "pets", "--backbone", "built-in", "--translator", "none") == 1
-    assert "error: pets: 5 pictures with captions" in capsys.readouterr().err
+    shutil.copytree(tmp_path / "pets", tmp_path / r"my\data")
+    for name in ("pets", r"my\data"):
+        assert run(tmp_path, "init", name, "--backbone", "built-in", "--translator", "none") == 1
+        assert f"error: {name}: 5 pictures with captions" in capsys.readouterr().err
     assert not (tmp_path / "pets-data").exists()
     (tmp_path / "pets" / "own.tsv").write_text("0.png\ten\ta dog\n1.png\ten\ta cat\n")
     assert run(tmp_path, "init", "pets", "--captions", "pets/own.tsv", "--backbone", "built-in") == 1

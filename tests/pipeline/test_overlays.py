@@ -25,6 +25,12 @@ def test_the_default_named_once_more_drops_nothing(tmp_path: Path) -> None:
     assert load_recipe(str(tmp_path / "mine.yaml"), ["--vse.model=dan"]).vse.start == []
 
 
+def test_a_rate_stays_with_another_network_and_goes_without_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("base: scenes\nvse: {pretrained: one, pretrained_rate: 0.1}\n")
+    read = [load_recipe(str(tmp_path / "mine.yaml"), [f"--vse.pretrained={name}"]).vse for name in ("two", "null")]
+    assert [(vse.pretrained, vse.pretrained_rate) for vse in read] == [("two", 0.1), (None, 0.0)]
+
+
 def test_what_a_training_starts_with_is_not_interpolated_itself() -> None:
     vse = load_recipe("scenes", ["--vse.start=[{epochs: 2}]", "--vse.interpolate=[0, 0.5, 1]"]).vse
     assert vse.interpolate == [0, 0.5, 1]
@@ -60,6 +66,11 @@ def test_a_lender_is_found_beside_the_recipe_as_its_base_is(tmp_path: Path) -> N
         ("vse: {row_settings: {none: {start: [{foo: 5}]}}}", r"unknown key vse.row_settings.none.start\[0\].foo"),
         ("vse: {row_settings: {none: {start: [{options: 5}]}}}", r"start\[0\].options is 5; expected keys"),
         ("vse: {row_settings: {none: {start: [{epochs: 5.5}]}}}", r"start\[0\].epochs is 5.5; expected a whole number"),
+        ("vse: {word_vectors: {en: null}}", r"vse.word_vectors.en is empty; expected a value"),
+        ("vse: {row_settings: {none: {word_vectors: {en: null}}}}", "row_settings.none.word_vectors.en is empty"),
+        ("mmt: {repeat: {europarl: null}}", "mmt.repeat.europarl is empty"),
+        ("mmt: {rerank: {systems: {a: null}}}", "mmt.rerank.systems.a is empty"),
+        ("sts: {sets: {a: null}}", "sts.sets.a is empty"),
         ("vse: {reranker: {trainer: {devices: 1}}}", "unknown key vse.reranker.trainer"),
         ("sts: {sets: {2014: a.txt}}", "sts.sets.2014 is 'a.txt'"),
         ("tables: {1: {title: T, systems: {a: {rows: [none]}}, compare: true}}", "tables.1.compare: True; expected"),
@@ -79,7 +90,7 @@ def test_a_row_s_name_may_be_a_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("recipe", "arguments", "words"), [
     ("multi30k-flickr8k-few", ["--mmt.finetune.steps=100"], "changes nothing, as the translators are those of"),
-    ("multi30k-flickr8k-few", ["--augment.captions=multi30k", "--augment.beam_size=2"], "(augment.captions); give it"),
+    ("multi30k-flickr8k-few", ["--augment.captions=multi30k", "--augment.searches={}"], "(augment.captions); give it"),
     ("scenes", ["--vse.reranker.model=null", "--vse.reranker={}", "--vse.reranker=null", "--vse.first_k=9"],
      "vse.first_k is 9, but nothing is re-ranked; set vse.first"),
     ("scenes", ["--regions.model=./vit", "--regions.size=64"], "regions.size is 64, which the built-in extractor"),
@@ -98,3 +109,36 @@ def test_settings_that_change_nothing_are_refused(recipe: str, arguments: list[s
 def test_what_a_borrower_reads_of_its_own_translators_is_allowed() -> None:
     systems = load_recipe("multi30k-flickr8k-few", ["--mmt.systems=[mt, mmt]", "--mmt.trainer.devices=2"]).mmt.systems
     assert systems == ["mt", "mmt"]
+
+
+def test_a_borrower_of_captions_translates_queries_and_files_by_its_own_beam() -> None:
+    arguments = ["--augment.captions=multi30k", "--augment.beam_size=2", "--augment.length_penalty=1.5"]
+    augment = load_recipe("multi30k-flickr8k-few", arguments).augment
+    assert (augment.beam_size, augment.length_penalty) == (2, 1.5)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--vse.distance=euclidean"],  # the reranker, of sets, has it from the same section
+    ["--vse.model=mule", "--vse.loss=null", "--vse.negatives=5"],
+    ["--vse.negatives=5", "--vse.row_settings.mt-f={loss: hardest-k}"],
+    ["--vse.distance=euclidean", "--vse.model=scan-t2i-avg", "--vse.first=san"],
+])  # fmt: skip
+def test_what_one_training_reads_the_others_may_have(arguments: list[str]) -> None:
+    load_recipe("scenes", arguments)
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--vse.negatives=5", "--vse.reranker.negatives=6"], "line: vse.negatives is 5, which the loss `hardest-k` alone"),
+    (["--vse.loss=hardest-k", "--vse.row_settings.mt-f={negatives: 6, loss: sum}"],
+     "line: vse.row_settings.mt-f: vse.negatives is 6"),
+    (["--vse.model=scan-t2i-avg", "--vse.distance=euclidean"], "vse.distance is euclidean, which a model of single"),
+])  # fmt: skip
+def test_what_no_training_reads_is_refused(arguments: list[str], says: str) -> None:
+    with pytest.raises(RecipeError, match=says):
+        load_recipe("scenes", arguments)
+
+
+def test_a_row_may_be_chosen_that_forgets_nothing(tmp_path: Path) -> None:
+    network = f"--vse.pretrained={save('siglip', tmp_path / 'siglip')}"
+    rows = ["--vse.row_settings.none={epochs: 0}", "--vse.only=[none]"]
+    assert load_recipe("scenes-dual-encoder", [network, "--vse.forgetting=recipe:xtd10", *rows]).vse.only == ["none"]

@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
+from modules.search.encoded_test import EncodedTest
 from pipeline.graph import Graph
 from pipeline.retrieval import fusion
 from pipeline.retrieval.ranks import read_ranks
@@ -18,9 +22,27 @@ def test_a_fusion_ranks_pictures_with_captions_in_another_language_alone(
     inputs["corpus"] = without_english(inputs["corpus"], tmp_path / "corpus")
     ranked, shapes = fusion.retrieval_ranks, []
     monkeypatch.setattr(
-        fusion, "retrieval_ranks", lambda scores, links: [shapes.append(scores.shape), ranked(scores, links)][1]
+        fusion, "retrieval_ranks", lambda scores, *more: [shapes.append(scores.shape), ranked(scores, *more)][1]
     )
     with at(tmp_path):
         job.run(tmp_path, inputs)
     assert [images for images, _ in shapes] == [4] * (len(recipe.vse.select) + len(recipe.vse.test))
     assert len(set(read_ranks(tmp_path, "en").caption_image.tolist())) == 3  # the fourth has no caption in English
+
+
+def test_a_fusion_counts_scores_that_differ_by_rounding_alone_as_ties(tiny: Tiny, tmp_path: Path, monkeypatch) -> None:
+    """The same sentence of two images, in blocks of other widths, has scores that differ in the last bit."""
+
+    def scores(test: EncodedTest) -> Tensor:
+        equal = torch.full((len(test.images), len(test.captions)), 0.7)
+        equal[test.links, torch.arange(len(test.links))] += 6e-8
+        return equal
+
+    recipe = tiny.recipe("--vse.only=[human]")
+    (row,) = Graph(recipe, tiny.workspace).rows
+    job = fusion.fusion_job("fusion", [row.job], row.job.inputs["corpus"], recipe.vse)
+    monkeypatch.setattr(EncodedTest, "scores", scores)
+    with at(tmp_path):
+        figures = job.run(tmp_path, {name: tiny.workspace.folder(source) for name, source in job.inputs.items()})
+    assert figures["test"]["en"]["t2i_r1"] == figures["test"]["en"]["i2t_r1"] == 0
+    assert read_ranks(tmp_path, "en").text_to_image.unique().tolist() == [len(read_ranks(tmp_path, "en").image_to_text)]

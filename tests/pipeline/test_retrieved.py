@@ -13,7 +13,7 @@ from data.regions import RegionStore
 from data.text import plain_words
 from modules.metrics.cider import CiderD, document_frequencies
 from pipeline.analyses.description import read_values
-from pipeline.analyses.retrieved import name_of
+from pipeline.analyses.retrieved import _means, name_of
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -171,6 +171,11 @@ def test_a_fold_has_a_gallery_of_its_own(made: Tiny, tmp_path: Path) -> None:
     frequencies = document_frequencies(references_of(captions, "en", "train").values())
     both = [CiderD([[b], [a]], frequencies).score([a, b], [0, 1]).sum() for a, b in pairs.values()]
     assert alone["retrieved_cider@1"] + alone["retrieved_cider@2"] == pytest.approx(100 * np.mean(both))
+
+
+def test_ranks_that_a_fold_is_too_small_for_have_no_mean() -> None:
+    large, small = ({name_of("cider", rank): float(rank) for rank in range(1, most)} for most in (6, 4))
+    assert _means([large, small]) == _means([small, large]) == small
 
 
 def test_without_a_second_caption_there_is_nothing_to_compare_with(tiny: Tiny, tmp_path: Path) -> None:
