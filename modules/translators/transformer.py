@@ -61,7 +61,7 @@ class TransformerTranslator(nn.Module):
         gate_bias: start value of the gate's biases, None for random ones; −3 lets little of the picture through.
 
     Raises:
-        ModelError: the sizes do not match, or `look` is unknown.
+        ModelError: the sizes do not match, `look` is unknown, or tokens have a `gate_bias`.
     """
 
     has_graphs = True
@@ -75,6 +75,8 @@ class TransformerTranslator(nn.Module):
         super().__init__()
         if look not in ("gate", "tokens"):
             raise ModelError(f"look is {look!r}; expected gate or tokens")
+        if look == "tokens" and gate_bias is not None:
+            raise ModelError(f"gate_bias is {gate_bias:g}, but look is tokens, without a gate; leave one out")
         if layers < 1 or heads < 1:
             raise ModelError(f"layers is {layers} and heads {heads}; expected 1 or more of each")
         if embedding_dim % (2 * heads):

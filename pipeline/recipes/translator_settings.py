@@ -246,6 +246,9 @@ class MmtSettings:
                 raise RecipeError(
                     f"mmt.{name}.steps is {phase.steps}, no multiple of mmt.{name}.eval_every {phase.eval_every}"
                 )
+            if phase.r_drop and not self.dropout:
+                raise RecipeError(f"mmt.{name}.r_drop compares two readings with dropout, but mmt.dropout is 0; leave "
+                                  "one out")  # fmt: skip
         self.rerank.check()
         for name, about in self.pretrained.items():
             self._check_name(name)

@@ -33,6 +33,8 @@ def keys(folder: Path, *arguments: str) -> dict[str, str]:
         ([TRANSFORMER, "--mmt.network_options.heads=four"], "options.heads is 'four'; expected a whole number"),
         ([TRANSFORMER, "--mmt.network_options.heads=7"], "not divisible by twice the heads"),
         (["--mmt.repeat.scenes=0"], "mmt.repeat.scenes is 0; expected 1 or more"),
+        (["--mmt.finetune.r_drop=5", "--mmt.dropout=0"], "mmt.finetune.r_drop compares two readings with dropout, but"),
+        (["--mmt.network=transformer", "--mmt.network_options={look: tokens, gate_bias: -3}"], "without a gate; leave"),
         (["--mmt.repeat.scenes=2", "--mmt.pretrain.steps=0"], "mmt.repeat is of pre-training, but mmt.pretrain.st"),
         (["--mmt.pretrain_captions=true", "--mmt.pretrain.steps=0"], "mmt.pretrain_captions is of pre-training, but"),
         (["--mmt.pretrained.opus={model: ./opus, longest: 9}"], "longest is 9, which kind: translator does not read"),
