@@ -148,10 +148,10 @@ def _picture_findings(corpus: Corpus) -> Iterator[Finding]:
     yield from _some(level, NO_PICTURE, folder, without)
     whole = corpus.regions is None  # a picture that is cut would end hours of extracting
     yield from _some(level, UNREADABLE, folder, [*unreadable(corpus.pictures, whole).values()])
-    yield from _pictures_in_two_splits(corpus)
+    yield from pictures_in_two_splits(corpus)
 
 
-def _pictures_in_two_splits(corpus: Corpus) -> Iterator[Finding]:
+def pictures_in_two_splits(corpus: Corpus) -> Iterator[Finding]:
     """Pictures of held-out images that are, byte by byte, those of images of another split, under other names."""
     split_of = {caption.image_id: caption.split for caption in corpus.captions}
     known = {image_id: corpus.pictures[image_id] for image_id in split_of if image_id in corpus.pictures}

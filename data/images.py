@@ -180,6 +180,7 @@ def _as_rgb(image: Image.Image, size: int | None) -> Image.Image:
         size = int(_LARGEST**0.5)
     if size is not None:
         image.draft("RGB", (size, size))
+    image.load()  # of a TIFF Pillow turns the pixels here, and forgets the orientation
     orientation = _orientation_of(image)
     full = 65535.0 if image.mode.startswith("I;16") else 255.0
     image = _reduced(image)

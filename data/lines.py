@@ -33,7 +33,8 @@ def is_control(character: str) -> bool:
 def read_lines(path: Path, expected: str, bad: BadLines | None = None) -> list[str]:
     """Lines of a UTF-8 file as they are, unpacked if the name ends in .gz.
 
-    Only a newline ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, and shift all that follows.
+    Only a newline ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, and shift all that follows. In a
+    file without one a carriage return does, as programs on Macs write ("Tab delimited", "CSV (Macintosh)").
 
     Args:
         path: the file.
@@ -57,7 +58,7 @@ def read_text(path: Path, expected: str, bad: BadLines | None = None) -> str:
         raw = path.read_bytes()
         raw = _unpacked(raw, path) if path.suffix == ".gz" else raw
     try:
-        return raw.decode("utf-8").removeprefix("\ufeff")
+        return _text(raw.decode("utf-8"))
     except UnicodeDecodeError:
         if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise DataError(f"{path}: it is UTF-16; expected UTF-8: save it as UTF-8 (`CSV UTF-8` in Excel)") from None
@@ -65,7 +66,13 @@ def read_text(path: Path, expected: str, bad: BadLines | None = None) -> str:
         if bad is None or b"\0" in raw:  # UTF-16 is no text of UTF-8 with some bad lines
             raise BadLinesError(list(problems.values())) from None
     bad.problems |= problems
-    return raw.decode("utf-8", "replace").removeprefix("\ufeff")
+    return _text(raw.decode("utf-8", "replace"))
+
+
+def _text(decoded: str) -> str:
+    """Without a byte order mark, lines ended by newlines."""
+    text = decoded.removeprefix("\ufeff")
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def _undecoded(raw: bytes) -> Iterator[tuple[int, str]]:

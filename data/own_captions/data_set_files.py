@@ -49,7 +49,10 @@ class Part:
         rows = self.rows.select_columns([self.image, *columns])  # other columns of pictures would be decoded
         if self.folder is None:
             rows = rows.cast_column(self.image, datasets.Image(decode=False))
-        for row in rows:
+        classes = {name: kind for name, kind in rows.features.items() if isinstance(kind, datasets.ClassLabel)}
+        for numbered in rows:
+            row = numbered | {name: kind.names[numbered[name]] for name, kind in classes.items()
+                              if numbered[name] in range(len(kind.names))}  # fmt: skip
             held = row[self.image]
             if self.folder is not None and isinstance(held, str) and held.strip():
                 yield {"path": str(self.folder / held.strip()), "bytes": None}, row

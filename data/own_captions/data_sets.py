@@ -14,12 +14,13 @@ from data.characters import composed
 from data.errors import BadLines, DataError
 from data.findings import UNNAMED
 from data.images import format_of
+from data.language_codes import language_called
 from data.languages import Detected, detect_languages, language_of
 from data.own_captions.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
 from data.own_captions.detection import FoundCaptions, path_from
 from data.pictures import SUFFIXES, WRITTEN, copies_of, is_written, pictures_in
 from data.progress import shown
-from data.tables import captions_in, is_missing, language_in
+from data.tables import HEADINGS, LANGUAGE, SPLIT, captions_in, is_missing, language_in
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -50,9 +51,9 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
         (folder / "pictures").mkdir(parents=True)
         writing = _Writing(source, folder / "pictures", languages)
         with reading(source):  # damaged files are found when their rows are read
-            form, parts, writing.left[UNREAD] = parts_of(source, str(Path(made) / "cache"))
-            for part in parts:
-                writing.add(part, several=len(parts) > 1)
+            form, writing.parts, writing.left[UNREAD] = parts_of(source, str(Path(made) / "cache"))
+            for part in writing.parts:
+                writing.add(part, several=len(writing.parts) > 1)
         writing.bad.require_none()
         lines = writing.lines
         if not any(line.text for line in lines):
@@ -63,7 +64,7 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
         if writing.inside:
             (folder / "pictures").rmdir()
         form += _draw_missing(lines, writing.look_into_folder() if writing.inside else {})
-        text = "".join("\t".join(astuple(line)) + "\n" for line in lines)
+        text = "".join("\t".join(map(_cell, astuple(line))) + "\n" for line in lines)
         (folder / "captions.tsv").write_text(text, encoding="utf-8")
         (folder / WRITTEN).touch()
         if data.exists():
@@ -94,8 +95,9 @@ class _Writing:
         source: the data set.
         folder: of pictures that are no files of it.
         given: languages, where they were named; else empty.
+        parts: of the data set.
         lines: in the order of the rows.
-        detected: the languages that were detected last.
+        detected: the languages that were detected, if any were.
         left: what was left out → where.
         inside: are there pictures that are files of the data set's folder?
         written: digest → name of the others.
@@ -105,6 +107,7 @@ class _Writing:
     source: str
     folder: Path
     given: Sequence[str]
+    parts: Sequence[Part] = ()
     lines: list[_Line] = field(default_factory=list)
     detected: Detected | None = None
     left: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -114,20 +117,25 @@ class _Writing:
 
     def add(self, part: Part, several: bool) -> None:
         """Add the rows of a part; of several, its name is the split of rows that have none."""
-        captions, own = _columns(part, self.source)
-        languages = {name: self._languages_of(name, part.rows) for name in captions}
+        captions, own, spoken = _columns(part, self.source)
+        languages = {name: self._languages_of(name) for name in captions if not spoken or language_in(name)}
         where = part.split or ("the data" if part.folder is None else str(part.folder))
         for number, (held, row) in enumerate(
-            shown(part.pictures([*captions, *([own] if own else [])]), "writing pictures", len(part.rows))
+            shown(part.pictures([*captions, *filter(None, (own, spoken))]), "writing pictures", len(part.rows))
         ):
             name = ""
             with self.bad.gather(row_name := f"row {number} of {where}"):
                 name = self._picture(held, f"{part.split or 'picture'}-{number:07d}", row_name)
             split = _split_of(str(row[own])) if own else _split_of(part.split) if several and part.split else ""
-            texts = [(text, languages[column]) for column in captions for text in _texts(row[column])]
+            texts = [(text, languages.get(column)) for column in captions for text in _texts(row[column])]
             if not any(text for text, _ in texts):
                 self.left[NO_CAPTION].append(row_name)
-            self.lines += [_Line(name, language_of(text, known), text, split) for text, known in texts]
+            said = language_called(str(row[spoken] or "").strip()) if spoken else None
+            with self.bad.gather(row_name):
+                if spoken and said is None and any(text for text, _ in texts):
+                    raise DataError(f"{row_name}: language {row[spoken]!r}, expected a code like en or de")
+            self.lines += [_Line(name, language_of(text, known or [said or "en"]), text, split)
+                           for text, known in texts]  # fmt: skip
 
     def look_into_folder(self) -> Mapping[str, str]:
         """Where no row has a split, take it from the pictures' folders, `train/1.png`; note pictures that no row names.
@@ -143,13 +151,20 @@ class _Writing:
         self.left[UNNAMED] = [name for name in pictures_in(root)[0] if name not in named]
         return copies_of({line.picture: root / line.picture for line in self.lines})
 
-    def _languages_of(self, column: str, rows: "Dataset") -> Sequence[str]:
-        """The languages of a column: the one that its name ends in, else those that are given or detected."""
+    def _languages_of(self, column: str) -> Sequence[str]:
+        """The languages of a column: the one that its name ends in, else those that are given or detected.
+
+        They are detected over all parts together: the few captions of a split may tell another language, or none.
+        """
         if named := language_in(column):
             return [named]
         if self.given:
             return self.given
-        self.detected = detect_languages(_some_texts(rows, column))
+        if self.detected is None:
+            columns = [(part.rows, name) for part in self.parts for name in _columns(part, self.source)[0]]
+            self.detected = detect_languages(
+                text for rows, name in columns if not language_in(name) for text in _some_texts(rows, name)
+            )
         return self.detected.languages
 
     def _picture(self, held: Mapping[str, Any] | None, name: str, row_name: str) -> str:
@@ -182,19 +197,27 @@ class _Writing:
         return name
 
 
+def _cell(text: str) -> str:
+    """A text as spreadsheets write it, so that its quotation marks are read again."""
+    return '"{}"'.format(text.replace('"', '""')) if '"' in text else text
+
+
 def _split_of(name: str) -> str:
     """The split that a name of the data set stands for; training, where it stands for none."""
     return split_called(name) or "train"
 
 
-def _columns(part: Part, source: str) -> tuple[list[str], str | None]:
-    """The columns of captions, and of the split if there is one."""
+def _columns(part: Part, source: str) -> tuple[list[str], str | None, str | None]:
+    """The columns of captions, that of the split, and that of the language, if there are any."""
     columns = [name for name in part.rows.features if name not in (part.image, FILE_NAME)]
     captions = [name for name in columns if language_in(name) is not None and any(_some_texts(part.rows, name))]
     if not captions:
         raise DataError(f"{source}: no column of captions among {', '.join(part.rows.features)}; expected a text or a "
                         "list of texts, called caption or text")  # fmt: skip
-    return captions, "split" if "split" in columns and any(_some_texts(part.rows, "split")) else None
+    others = [name for name in columns if name in (SPLIT, *HEADINGS[LANGUAGE])
+              and (hasattr(part.rows.features[name], "names") or any(_some_texts(part.rows, name)))]  # fmt: skip
+    spoken = next((name for name in others if name != SPLIT), None)
+    return captions, SPLIT if SPLIT in others else None, spoken
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -247,8 +247,8 @@ def _read_columns(file: Path, table: Table, known: _Known, languages: Sequence[s
         texts = (caption for cell in cells for caption in captions_in(cell))
         detected = None if languages else detect_languages(texts)
         settings["languages"] = detected.languages if detected else [*languages]
-    short = [row for row in rows if len(row) <= width]
-    with_splits = SPLIT in columns and width == len(columns) and all(len(row) != width - 1 and row[-1] for row in short)
+    splits = [row[columns.index(SPLIT) :][:1] for row in rows if SPLIT in columns and len(row) <= width]
+    with_splits = bool(splits) and width == len(columns) and [""] not in splits and [] not in splits
     names = [known.called(row[place]) for row in rows if len(row) > place]
     form = f"a {'TSV' if table.separator == chr(9) else 'CSV'} ({file.name})"
     unread = [heading for heading, column in zip(table.rows[0][1], columns, strict=False) if column == OTHER and header]

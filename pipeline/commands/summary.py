@@ -28,7 +28,7 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
     for sheet in written.sheets if is_verbose() else ():
         sheet.show()
     own = {(row.system, row.title(language)): row for row in graph.rows for language in graph.recipe.vse.test}
-    for table in (translation_table(written.results), retrieval_table(written.results, own)):
+    for table in (translation_table(written.own), retrieval_table(written.own, own)):
         if table.rows:
             table.show_lines()
     for sentence in written.sentences:

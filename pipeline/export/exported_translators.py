@@ -163,10 +163,12 @@ def _regions_of(name: str, regions: Any, count: int, width: int) -> torch.Tensor
     """Regions (N, R, D) for so many sentences; RecipeError if they are not that."""
     given = None if regions is None else np.asarray(regions)
     fits = given is not None and given.ndim == 3 and given.shape[::2] == (count, width) and given.dtype.kind in "fiu"
-    if given is None or not fits or not np.isfinite(given).all():
+    with np.errstate(over="ignore"):  # numbers beyond float32 are not finite in it
+        read = given.astype(np.float32) if given is not None and fits else np.float32(np.nan)
+    if not np.isfinite(read).all():
         raise RecipeError(f"translate: {name} reads regions (R, {width}) of a picture, finite numbers, for each "
                           "sentence; give them, or use mt")  # fmt: skip
-    return torch.from_numpy(given.astype(np.float32))
+    return torch.from_numpy(read)
 
 
 def translator_reading(text: str, words: Words, source: str) -> Reading:

@@ -19,7 +19,7 @@ from data.regions import RegionStore, write_regions
 from data.text import MAX_TOKENS, SubWords
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, reads_pictures
-from pipeline.engine.console import info_aside, stage_command
+from pipeline.engine.console import counted, info_aside, stage_command
 from pipeline.engine.files import write_output
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -171,16 +171,16 @@ def _tell_unknown(lines: Sequence[str], words: Sequence[Words], language: str) -
 def _tell(lines: int, path: str, counts: Mapping[str, int], blind: Sequence[int]) -> None:
     """Print a summary of the lines on standard error; the first of those without a picture are named."""
     named = ", ".join(map(str, blind[:_NAMED])) + (" …" if len(blind) > _NAMED else "")
-    notes = {
-        f"{lines:,} lines by {path}": True,
-        f"{counts['empty']:,} empty lines stay empty": counts["empty"],
-        f"{counts['unknown']:,} lines have unknown words": counts["unknown"],
-        f"{counts['unread']:,} lines of unknown words alone are not translated, they stay empty": counts["unread"],
-        f"{counts['silent']:,} lines have an empty translation": counts["silent"],
-        f"{counts['cut']:,} lines were cut at {MAX_TOKENS} sub-words": counts["cut"],
-        f"{len(blind):,} lines without regions, zeros in their place (lines {named})": blind,
-    }
-    print("; ".join(note for note, count in notes.items() if count), file=sys.stderr)
+    counts_of = {
+        "empty lines, left empty": counts["empty"],
+        "lines with unknown words": counts["unknown"],
+        "lines of unknown words alone, not translated": counts["unread"],
+        "lines with an empty translation": counts["silent"],
+        f"lines cut at {MAX_TOKENS} sub-words": counts["cut"],
+        f"lines without regions, zeros in their place (lines {named})": len(blind),
+    }  # fmt: skip
+    told = (counted(count, what) for what, count in counts_of.items() if count)
+    print("; ".join([counted(lines, f"lines by {path}"), *told]), file=sys.stderr)
 
 
 def _standard_input() -> list[str]:

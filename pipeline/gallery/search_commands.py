@@ -14,6 +14,7 @@ from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery, gallery_of
 from pipeline.gallery.hits import Found, Hit, Query, index_command
 from pipeline.recipes.settings import Recipe
+from pipeline.recipes.typed import located
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail
 
@@ -51,6 +52,10 @@ def search(
         if not requests:
             raise RecipeError(f"search: {queries} has no query; expected one a line")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
+    for number, request in enumerate(requests if queries is not None else [], 1):
+        if request.language is not None:  # before the first answer is printed
+            with located(f"{queries}:{number}"):
+                opened.exported.require_language(request.language)
     second = None if rerank is None else ExportedModel.from_pretrained(rerank)
     answers = []
     for request in requests:
@@ -89,7 +94,8 @@ def describe(
         example = command("describe", "a.jpg", target=["describe", "PICTURE=a.jpg"])
         raise RecipeError(f"describe: give a picture (`{example}`), a file or the name of one in the gallery")
     opened = Gallery.open(gallery or gallery_of(recipe, workspace))
-    known = opened.place_of(picture) is not None
+    place = opened.place_of(picture)
+    known = place is not None and not _is_another(Path(picture), opened.rows([place])[0]["path"])
     if not known and not Path(picture).exists():
         if alike := opened.shared_name(picture):
             raise RecipeError(f"describe: {len(alike)} pictures of {opened.folder} are called {picture}: "
@@ -108,6 +114,11 @@ def describe(
         if own := captions.own_in(language):
             print(printable("\n      ".join([f"{picture} {language}, captions:", *own])))
         _print_hits(hits, f"{picture} {language}, {captions.title}:")
+
+
+def _is_another(file: Path, known: str | None) -> bool:
+    """Is it a file, but not that of the gallery's picture which is called so, or a part of its name?"""
+    return file.is_file() and (known is None or file.resolve() != Path(known).resolve())
 
 
 def contact_sheet(answers: Sequence[tuple[str, Found]]) -> str:

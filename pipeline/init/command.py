@@ -14,7 +14,7 @@ from data.captions import SPLITS
 from data.corpora import Corpus
 from data.errors import BadLinesError, DataError
 from data.extractor import ExtractorSettings
-from data.findings import OTHER_LANGUAGE, Finding
+from data.findings import OTHER_LANGUAGE, Finding, pictures_in_two_splits
 from data.images import unreadable
 from data.language_codes import ISO_639_1, require_language
 from data.own_captions.corpus import read_found, split_of_images
@@ -187,7 +187,7 @@ def _check(found: FoundCaptions, corpus: Corpus) -> None:
             raise RecipeError(
                 f"{where}: no picture is for {what}; give some the split {split}, or leave all splits out"
             )
-    if errors := data_report(replace(corpus, pictures={}), None).errors:
+    if errors := [*data_report(replace(corpus, pictures={}), None).errors, *pictures_in_two_splits(corpus)]:
         taken = found.languages.languages if found.languages else found.corpus.get("languages", [])
         worst, read = _worst(errors), ",".join(taken)
         if read and OTHER_LANGUAGE.partition("{")[0] in worst:

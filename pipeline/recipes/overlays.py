@@ -56,7 +56,7 @@ def teacher_settings(settings: VseSettings, teacher: Mapping[str, Any]) -> VseSe
 def untrained(settings: VseSettings) -> VseSettings:
     """The settings of a model that is tested as it is: those of a training have their defaults, so that its key has."""
     default = VseSettings()
-    kept = {"model", "options", "epochs", "warmup_epochs", "pretrained", "test", "select", "trainer"}
+    kept = {"model", "options", "epochs", "pretrained", "test", "select", "trainer"}
     return replace(settings, **{name: getattr(default, name) for name in names_of(TrainingSettings) - kept})
 
 

@@ -57,7 +57,8 @@ def sentences(
     missing = [f"{name} ({system})" for system, name in own
                if not any(_figures(results, system, name, language) for language in settings.test)]  # fmt: skip
     untrained = [f"Not trained and tested: {_and(missing)}; run {stage_command('vse')}."] if missing else []
-    return [*said, *_gains(settings, own, compared), *untrained, *_distrust(own, results)]
+    trained = [key for key in own if settings.of_row(key[1]).epochs]
+    return [*said, *_gains(settings, own, compared), *untrained, *_distrust(own, trained, results)]
 
 
 def as_reranked(graph: Graph, lines: Seeds, results: Sequence[Result]) -> list[str]:
@@ -203,12 +204,15 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _distrust(own: Collection[tuple[str, str]], results: Sequence[Result]) -> list[str]:
-    """What intervals do not hold, and tests that are too small."""
+def _distrust(
+    own: Collection[tuple[str, str]], trained: Collection[tuple[str, str]], results: Sequence[Result]
+) -> list[str]:  # fmt: skip
+    """What intervals do not hold, and tests that are too small; a row that is not trained has no other training."""
     recalls = [it for it in results if it.split == "test" and it.metric == "mean_recall"]
     recalls = [it for it in recalls if (it.system, it.source) in own]
     doubts = []
-    if recalls and (seeds := min(it.seeds for it in recalls)) < _ENOUGH:
+    counts = [it.seeds for it in recalls if (it.system, it.source) in trained]
+    if counts and (seeds := min(counts)) < _ENOUGH:
         runs = "one training" if seeds == 1 else f"{seeds} trainings"
         missing = "do not show" if seeds == 1 else "show only roughly"
         doubts.append(f"some rows have {runs}: their intervals {missing} how much another training would differ "

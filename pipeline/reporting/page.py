@@ -29,6 +29,7 @@ class Page:
         legend: row → what it is trained on.
         signatures: how figures are computed.
         results: its figures, of which mean recalls are plotted with their intervals.
+        own: those of the recipe's translators and rows alone: a system of a table may have a model's name.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class Page:
     sheets: Sequence[TextTable]
     signatures: Sequence[str]
     results: Sequence[Result]
+    own: Sequence[Result] = ()
 
     def as_markdown(self) -> str:
         """All of it."""

@@ -75,6 +75,9 @@ def write_report(graph: Graph) -> Page:
         *(figures.retrieval(lines, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(lines, language) for language in recipe.vse.test),
         figures.across_languages(lines),
+    ]
+    own = list(figures.results)
+    sheets += [
         *analysis_tables(figures, rows, recipe.vse.test),
         *(sheet for name in graph.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
@@ -92,11 +95,12 @@ def write_report(graph: Graph) -> Page:
     page = Page(
         folder, title, max(dates, default=""),
         [
-            *sentences(recipe.vse, lines, figures.results, figures.compared),
-            *as_reranked(graph, second, figures.results),
+            *sentences(recipe.vse, lines, own, figures.compared),
+            *as_reranked(graph, second, own),
             *on_regions(recipe, {row.name for row in rows}),
         ],
         {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures, figures.results,
+        own,
     )  # fmt: skip
     drawings = [*language_figure(figures.results), *finished_drawings(graph)]
     write_pages(page, lambda job: log_folder(recipe, job.name, job.key), trained, drawings)
@@ -275,7 +279,7 @@ class _ReportTables(Figures):
         table, resamples = [], self.recipe.report.resamples
         for (system, name), rows in lines.items():
             languages = sorted(rows[0].languages - rows[0].unseen)
-            jobs = [row.job for row in rows if self.workspace.done(row.job)]
+            jobs = list({row.job.key: row.job for row in rows if self.workspace.done(row.job)}.values())
             if len(languages) < 2 or not jobs:
                 continue
             runs = read_runs([self.workspace.folder(job) for job in jobs], languages)

@@ -189,11 +189,12 @@ class Figures:
         return mean
 
     def run(self, jobs: Iterable[Job], language: str, metric: str) -> tuple[list[Job], list[dict[str, float]]]:
-        """Those of some jobs that have a figure in a language, and the figures of each in it.
+        """Those of some jobs that have a figure in a language, each once, and the figures of each in it.
 
         Where an artifact of one is here, records stand for others only if they are of the same settings.
         """
-        all_scores = [(job, self.scores(job)) for job in self._comparable(list(jobs))]
+        each = list({job.key: job for job in jobs}.values())  # a row that is not trained has one job for all seeds
+        all_scores = [(job, self.scores(job)) for job in self._comparable(each)]
         known = [(job, scores) for job, scores in all_scores if (language, metric) in scores]
         by_metric = [{name: value for (code, name), value in scores.items() if code == language} for _, scores in known]
         return [job for job, _ in known], by_metric

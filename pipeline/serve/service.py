@@ -121,6 +121,8 @@ def _add_pictures(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) ->
         """The vectors of sentences, or of a picture."""
         if (sentences is None) == (picture is None):
             raise RecipeError("embed: give sentences or a picture, one of the two")
+        if picture is not None and language is not None:
+            raise RecipeError("embed: language is for sentences; leave it out with a picture")
         if picture is not None:
             of_pictures.require_room()
             upload = Upload(await picture.read(), picture.filename or "picture")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from data.corpora.folder import FolderSettings, read
 from data.errors import BadLinesError, DataError
+from data.lines import read_lines
 from data.tables import captions_in, columns_of, is_missing, read_table
 from tests.data.layouts import write_folder
 
@@ -267,3 +268,11 @@ def test_behind_a_bar_and_a_space_quotation_marks_are_of_the_caption(tmp_path: P
     (tmp_path / "results.csv").write_text(f"image_name| comment_number| comment\n{rows}")
     corpus = read(FolderSettings(captions="results.csv", languages=["en"]), tmp_path, tmp_path)
     assert [one.text for one in corpus.captions] == ['"Stop" says a sign', '"A bird .', 'a sign says "go"']
+
+
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_lines_may_end_as_on_macs(separator: str, tmp_path: Path) -> None:
+    (tmp_path / "1.tsv").write_bytes(f"1.jpg{separator}a dog\r2.jpg{separator}a cat\r".encode())
+    assert read_table(tmp_path / "1.tsv", "captions").rows == [(1, ["1.jpg", "a dog"]), (2, ["2.jpg", "a cat"])]
+    (tmp_path / "1.txt").write_bytes(b"\xef\xbb\xbfa dog\ra cat")
+    assert read_lines(tmp_path / "1.txt", "captions") == ["a dog", "a cat"]

@@ -93,6 +93,12 @@ def test_regions_that_do_not_fit_are_one_line(exported: ExportedModel, wrong: An
         exported.translators.translate_all(["ein Ball"], "mmt", "de", "en", wrong)
 
 
+def test_regions_beyond_float32_are_one_line(exported: ExportedModel) -> None:
+    regions = np.full((1, 3, exported.model.input_dim), 1e300)
+    with pytest.raises(RecipeError, match=r"of a picture, finite numbers"):
+        exported.translators.translate_all(["ein Ball"], "mmt", "de", "en", regions)
+
+
 def test_a_translation_is_copied_and_pickled(exported: ExportedModel) -> None:
     made = exported.translators.translate("a red ball", "mt", "en", "de")
     for other in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))):

@@ -93,6 +93,7 @@ def test_bad_input_is_one_line(used: Tiny, arguments: tuple[str, ...], said: str
         ("some.jsonl", '{"query": "a", "top": 0}', "some.jsonl:1: top is 0"),
         ("some.jsonl", '{"query": "a", "top": true}', "some.jsonl:1: query is a text, top a whole number"),
         ("some.jsonl", '{"query": "a", "language": 5}', "some.jsonl:1: language is a text"),
+        ("some.jsonl", '{"query": "a"}\n{"query": "a", "language": "xx"}', "some.jsonl:2: language 'xx': the model"),
         ("some.jsonl", "[" * 100_000, "some.jsonl:1:"),
         ("some.jsonl", '{"query": "a \\ud800 bat"}', "not UTF-8; convert it"),
     ],
@@ -103,7 +104,9 @@ def test_a_file_of_queries_that_does_not_fit_is_one_line(
     (tmp_path / name).write_text(lines)
     capsys.readouterr()
     assert used.main("search", "--queries", str(tmp_path / name)) == 1
-    assert said in " ".join(capsys.readouterr().err.split())
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in " ".join(err.split())
 
 
 def test_queries_end_where_their_lines_do(used: Tiny, tmp_path: Path, capsys) -> None:

@@ -3,6 +3,7 @@ line. The whole way to German search answers is in `test_init_to_search`."""
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -289,3 +290,13 @@ def test_languages_that_cannot_be_told_are_said_and_can_be_set(tmp_path: Path, c
         assert 'languages: ["cs"]' in (tmp_path / "mine.yaml").read_text()
     for rare in ("bo", "tlh"):
         assert run(tmp_path, "init", "mine", *options, "--languages", rare, "--force") == 0
+
+
+def test_copies_of_a_picture_in_two_splits_are_told_before_prepare(tmp_path: Path, capsys) -> None:
+    names = draw_pictures(tmp_path / "mine", COUNT)
+    shutil.copy(tmp_path / "mine" / "0.png", tmp_path / "mine" / "29.png")
+    splits = ["train"] * 20 + ["val"] * 5 + ["test"] * 5
+    lines = (f"{name}\t{text}\t{split}\n" for (name, text), split in zip(names.items(), splits, strict=True))
+    (tmp_path / "mine" / "captions.tsv").write_text("".join(lines))
+    told = refused(tmp_path, capsys, "mine", "--backbone", "built-in", "--translator", "none")
+    assert "one picture in two splits (1×: 0.png = 29.png); correct the data first" in told

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from data.errors import DataError
+from data.own_captions.corpus import read_found
 from data.own_captions.data_sets import write_data_set
 from tests.data.networks import make_network
 from tests.pipeline.own_pictures import COUNT, captions_of, draw_pictures, made, run
@@ -318,3 +319,30 @@ def test_what_is_left_out_is_counted_and_named(tmp_path: Path, capsys) -> None:
     found = {one["what"]: one["count"] for one in json.loads(report.read_text())["findings"]}
     assert found["lines left out, as a sentence is empty"] == 7
     assert found["pictures without a caption"] == 9  # without one, a picture is not read
+
+
+def test_languages_are_detected_over_all_splits_together(tmp_path: Path) -> None:
+    """The few short captions of a test tell none, and would be taken for English."""
+    captions = {"train": ["ein Hund rennt am Strand", "zwei Männer spielen Fußball"] * 6, "test": ["Rad", "Auto"]}
+    for split, texts in captions.items():
+        names = draw_pictures(tmp_path / "mine" / split, len(texts))
+        rows = "".join(f"{name},{text}\n" for name, text in zip(names, texts, strict=True))
+        (tmp_path / "mine" / split / "metadata.csv").write_text(f"file_name,caption\n{rows}", encoding="utf-8")
+    written = write_data_set(str(tmp_path / "mine"), tmp_path / "made")
+    assert {line.split("\t")[1] for line in written.captions.read_text("utf-8").splitlines()} == {"de"}
+    assert written.languages == (["de"], True)
+
+
+def test_a_column_of_languages_is_read(tmp_path: Path) -> None:
+    names = draw_pictures(tmp_path / "mine", 12)
+    rows = [f"{name},{'da' if k % 2 else 'Dutch'},en hund {k}" for k, name in enumerate(names)]
+    table = tmp_path / "mine" / "metadata.csv"
+    table.write_text("\n".join(["file_name,language,caption", *rows, "0.png,,"]))
+    written = write_data_set(str(tmp_path / "mine"), tmp_path / "made")
+    lines = [line.split("\t") for line in written.captions.read_text().splitlines()]
+    assert [line[1] for line in lines] == [*["nl", "da"] * 6, "en"]
+    assert {one.language for one in read_found(written)[1].captions} == {"nl", "da"}  # the last has no caption
+    assert written.languages is None  # nothing is detected
+    table.write_text(table.read_text().replace("Dutch", "a dog"))
+    with pytest.raises(DataError, match=r"row 0 of .*: language 'a dog', expected a code"):
+        write_data_set(str(tmp_path / "mine"), tmp_path / "made")

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from modules.metrics.intervals import Difference
+from pipeline.commands.summary import retrieval_table
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting import opening
-from pipeline.reporting.report import report
+from pipeline.reporting.report import report, write_report
+from tests.modules.dual_networks import save
 from tests.pipeline.finished import finish, scores
 
 
@@ -99,3 +101,42 @@ def test_what_intervals_of_rows_say_together(ends: list[tuple[float, float]], sa
 @pytest.mark.parametrize(("images", "said"), [(30, "3.3"), (1000, "0.1"), (5000, "0.02"), (31000, "0.003")])
 def test_what_guessing_finds_is_never_nothing(images: int, said: str) -> None:
     assert opening._chance(images) == said
+
+
+TABLE = """base: scenes
+vse: {only: [none], seeds: [1], test: [en]}
+tables:
+  few:
+    title: Few epochs
+    systems:
+      san: {vse: {epochs: 1}, rows: [none]}
+"""
+
+
+def test_a_system_of_a_table_with_a_model_s_name_is_not_the_row(workspace: Workspace, tmp_path) -> None:
+    (tmp_path / "own.yaml").write_text(TABLE, encoding="utf-8")
+    graph = Graph(load_recipe(str(tmp_path / "own.yaml")), workspace)
+    ((row,), (other,)), found = (graph.rows, graph.tables["few"]), np.ones(120, dtype=int)
+    files = {"text_to_image": found, "image_to_text": found, "caption_image": np.arange(120)}
+    for job, value in ((row.job, 90.0), (other.job, 10.0)):
+        finish(workspace, job, {"test": {"en": scores(value)}}, [("en", files)])
+    page = write_report(graph)
+    assert "none (san) is the only row; it finds the right picture first for 90.0 of 100 captions" in page.sentences[0]
+    assert retrieval_table(page.own, {("san", "none"): row}).rows == [["none", "90.0"]]
+
+
+def test_a_row_that_is_not_trained_has_one_run_whatever_the_seeds(workspace: Workspace, tmp_path) -> None:
+    network = save("clip", tmp_path / "clip")
+    rows = ["--vse.rows.zero-shot=[]", "--vse.row_settings={zero-shot: {epochs: 0}}", "--vse.seeds=[1,2,3]"]
+    own = ["--vse.model=dual-encoder", f"--vse.pretrained={network}", "--vse.reranker.model=null", "--vse.test=[en]"]
+    graph = Graph(load_recipe("scenes", [*own, *rows, "--vse.only=[zero-shot,none]"]), workspace)
+    found = np.ones(120, dtype=int)
+    files = {"text_to_image": found, "image_to_text": found, "caption_image": np.arange(120)}
+    jobs = {row.job.key: row.job for row in graph.rows}
+    assert len(jobs) == 4
+    for job in jobs.values():
+        finish(workspace, job, {"test": {"en": scores(90.0)}}, [("en", files)])
+    page = write_report(graph)
+    (sheet,) = [sheet for sheet in page.sheets if sheet.title.startswith("Retrieval")]
+    assert [row[-1] for row in sheet.rows] == ["1 (images only)", "3 (sd 0.0)"]
+    assert any(line.startswith("Read with care: intervals are of this corpus") for line in page.sentences)

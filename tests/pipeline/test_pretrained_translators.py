@@ -154,8 +154,8 @@ def test_it_translates_a_file(used: Tiny, nllb: Path, tmp_path: Path, capsys) ->
     command = ["--with", "nllb:en-de", "--input", str(tmp_path / "in.txt"), *arguments(nllb)]
     assert used.main("translate", *command, "--output", str(tmp_path / "out")) == 0
     assert (tmp_path / "out").read_text().splitlines()[:5] == ["", *(row["hypothesis"] for row in rows)]
-    assert "1 empty lines stay empty" in (told := capsys.readouterr().err)
-    assert "1 lines were cut at 100 sub-words" in told
+    assert "1 empty line, left empty" in (told := capsys.readouterr().err)
+    assert "1 line cut at 100 sub-words" in told
     assert used.main("translate", *command, "--n-best", "2", "--output", str(tmp_path / "lists")) == 0
     best = [json.loads(line)["translations"] for line in (tmp_path / "lists").read_text().splitlines()]
     assert [one[0]["text"] for one in best[1:5]] == [row["hypothesis"] for row in rows]

@@ -8,6 +8,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe
+from tests.modules.dual_networks import save
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +86,15 @@ def test_a_setting_of_one_phase_leaves_the_phase_before_it_alone(tmp_path: Path)
     pretrained = jobs("--mmt.pretrain.learning_rate=0.5")
     assert all(pretrained[name] != plain[name] for name in plain if name != "bpe-de-en")
     assert pretrained["bpe-de-en"] == plain["bpe-de-en"]
+
+
+@pytest.mark.parametrize("argument", ["warmup_epochs=0", "learning_rate=0.01", "batch_size=6", "loss=infonce"])
+def test_how_others_are_trained_leaves_the_key_of_a_row_that_is_not_alone(tmp_path: Path, argument: str) -> None:
+    network = save("clip", tmp_path / "clip")
+    given = ["--vse.model=dual-encoder", f"--vse.pretrained={network}", "--vse.reranker.model=null"]
+    given += ["--vse.only=[zero]", "--vse.rows.zero=[]", "--vse.row_settings={zero: {epochs: 0}}"]
+    (row,), (other,) = (
+        Graph(load_recipe("scenes", arguments), Workspace(tmp_path)).rows
+        for arguments in ([*given, "--vse.warmup_epochs=1"], [*given, f"--vse.{argument}"])
+    )
+    assert row.job.key == other.job.key

@@ -92,7 +92,7 @@ def test_pictures_that_are_missing_are_named(reranked: Tiny, folder: Path, tmp_p
     for pictures in (f"{first}\nnowhere.png\n", "\n\n"):
         (tmp_path / "pictures").write_text(pictures)
         assert main([*arguments, *SEARCH]) == 0
-        assert "lines without regions, zeros in their place (lines " in capsys.readouterr().err
+        assert "without regions, zeros in their place (lines " in capsys.readouterr().err
         assert len((tmp_path / "out").read_text().splitlines()) == 2
     ids = f"{rows[0]['image_id']}\nnowhere\n"
     (tmp_path / "pictures").write_text(ids)

@@ -173,6 +173,7 @@ BAD = [
     ("POST", "/embed", {}, "embed: give sentences or a picture, one of the two"),
     ("POST", "/embed", {"files": {"picture": b"x"}, "data": {"sentences": "a"}}, "one of the two"),
     ("POST", "/embed", {"files": {"picture": b"x"}}, "not a readable picture"),
+    ("POST", "/embed", {"files": {"picture": b"x"}, "data": {"language": "en"}}, "embed: language is for sentences"),
     ("POST", "/embed", {"data": {"sentences": ["a", " "]}}, "embed: sentence 2 is empty"),
     ("POST", "/embed", {"data": {"sentences": ["a" * 1001]}}, "embed: sentence 1 has 1001 characters"),
     ("POST", "/embed", {"data": {"sentences": ["a"] * (MOST_SENTENCES + 1)}}, "embed: 65 sentences"),

@@ -45,9 +45,9 @@ def test_lines_of_all_kinds_stay_in_their_places(tiny: Tiny, tmp_path: Path, cap
     assert found[4] == found[10] == ""  # nobody knows these characters
     assert "line 5: 3 of 3 words unknown: ΩЖ, 漢, 字; this translator reads English; not translated\n" in told
     assert (
-        "11 lines by mt:en-de; 3 empty lines stay empty; 2 lines have unknown words; 2 lines of unknown words" in told
+        "11 lines by mt:en-de; 3 empty lines, left empty; 2 lines with unknown words; 2 lines of unknown words" in told
     )
-    assert "lines were cut at 100 sub-words" in told
+    assert "lines cut at 100 sub-words" in told
 
 
 def test_several_best_and_paths_of_more_hops(tiny: Tiny, tmp_path: Path, capsys, monkeypatch) -> None:
@@ -91,8 +91,7 @@ def test_unknown_words_are_named_and_a_line_of_them_alone_stays_empty(tiny: Tiny
     lines = told.splitlines()
     assert lines[0] == "line 2: 2 of 2 words unknown: qwertz, uiop; this translator reads English; not translated"
     assert lines[1] == "line 3: 1 of 3 words unknown: qwertz; this translator reads English"
-    assert lines[2].endswith("2 lines have unknown words; 1 lines of unknown words alone are not translated, they stay "
-                             "empty")  # fmt: skip
+    assert lines[2].endswith("2 lines with unknown words; 1 line of unknown words alone, not translated")
     out, _ = translated("a red ball\nqwertz uiop\n", "--n-best", "2")
     first, second = map(json.loads, out.splitlines())
     assert "unknown" not in first
@@ -115,7 +114,7 @@ def test_what_says_nothing_on_the_way_is_translated_no_further(tiny: Tiny, capsy
         assert tiny.main("translate", "--with", "mt:en-de-en", "--n-best", n_best) == 0
         printed = capsys.readouterr()
         assert printed.out.splitlines()[0] == empty
-        assert "2 lines by mt:en-de-en; 1 lines have an empty translation" in printed.err
+        assert "2 lines by mt:en-de-en; 1 line with an empty translation" in printed.err
         assert hops == [2, 1]
         hops.clear()
 
@@ -129,7 +128,7 @@ def test_what_is_too_long_on_the_way_is_counted(tiny: Tiny, capsys, monkeypatch)
     monkeypatch.setattr("sys.stdin", Stdin("a red ball\n\na blue bat\n"))
     assert tiny.main("translate", "--with", "mt:en-de-en") == 0
     told = capsys.readouterr().err
-    assert "3 lines by mt:en-de-en; 1 empty lines stay empty; 2 lines were cut at 100 sub-words\n" in told
+    assert "3 lines by mt:en-de-en; 1 empty line, left empty; 2 lines cut at 100 sub-words\n" in told
 
 
 def test_images_of_lines_that_say_nothing_are_not_asked_for(tiny: Tiny, tmp_path: Path) -> None:
