@@ -48,24 +48,28 @@ class Measured(NamedTuple):
 
 
 def analysis_tables(
-    figures: Figures, all_rows: Sequence[Row], languages: Sequence[str], names: Sequence[str] = tuple(ANALYSES)
-) -> Iterator[TextTable]:
+    figures: Figures, all_rows: Sequence[Row], languages: Sequence[str], names: Sequence[str] = tuple(ANALYSES),
+    table: str = "",
+) -> Iterator[TextTable]:  # fmt: skip
     """The tables of some analyses, each of all languages.
 
     Args:
         all_rows: of the table, seed by seed.
         languages: of the captions.
         names: of the analyses.
+        table: that the rows are of; empty for `vse.rows`.
     """
     for name in names:
         if ANALYSES[name].of_second_set:
-            yield from _of_second_set(name, figures, all_rows)
+            yield from _of_second_set(name, figures, all_rows, table)
         else:
             for language in languages:
-                yield from tables_of(name, figures, all_rows, language)
+                yield from tables_of(name, figures, all_rows, language, table)
 
 
-def tables_of(name: str, figures: Figures, all_rows: Sequence[Row], language: str) -> Iterator[TextTable]:
+def tables_of(
+    name: str, figures: Figures, all_rows: Sequence[Row], language: str, table: str = ""
+) -> Iterator[TextTable]:  # fmt: skip
     """The tables of an analysis in a language: of all items, of folds, and of paired differences."""
     about, rows = ANALYSES[name], dict[tuple[str, str], dict[int, Job]]()
     for row in all_rows:
@@ -75,7 +79,9 @@ def tables_of(name: str, figures: Figures, all_rows: Sequence[Row], language: st
     corpus, over = f"{figures.label} ({figures.task_of(language)})", INTERVALS.replace("images", about.items)
     for folds in (False, True) if about.folds and figures.recipe.vse.folds > 1 else (False,):
         measured = {
-            line: measure(figures, about, list(jobs.values()), Subject(about.split, *line, language), folds)
+            line: measure(
+                figures, about, list(jobs.values()), Subject(about.split, *line, language, table=table), folds
+            )
             for line, jobs in rows.items()
         }
         n = next((result.n for result in measured.values() if result.n), 0)
@@ -90,7 +96,7 @@ def tables_of(name: str, figures: Figures, all_rows: Sequence[Row], language: st
         yield TextTable(title, ["difference", "%", "95 %", "seeds"], differences)
 
 
-def _of_second_set(name: str, figures: Figures, all_rows: Sequence[Row]) -> Iterator[TextTable]:
+def _of_second_set(name: str, figures: Figures, all_rows: Sequence[Row], table: str) -> Iterator[TextTable]:
     """The table of an analysis on a second data set: a line of each row and language, or one of a row that was not run.
 
     It is left out where nothing was measured.
@@ -103,7 +109,7 @@ def _of_second_set(name: str, figures: Figures, all_rows: Sequence[Row]) -> Iter
     for key, jobs in rows.items():
         languages = sorted({language for job in jobs for language, _ in figures.scores(job) if language})
         for language in languages or [""]:
-            found = measure(figures, about, jobs, Subject(about.split, *key, language, task=on))
+            found = measure(figures, about, jobs, Subject(about.split, *key, language, task=on, table=table))
             measured += found.n
             lines += [[*key, language, *cells[1:]] if found.n else [*key, *cells] for cells, *_ in found.lines]
     if measured:

@@ -26,38 +26,34 @@ def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
         figures: those of the report.
         rows: of `vse.rows`; those of the recipe's tables join them.
     """
-    written, lines = _written(figures), dict[tuple[str, str, frozenset[str]], Row]()  # each once, whatever the seed
+    written, lines = _written(figures), dict[tuple[str, str, str, frozenset[str]], Row]()  # once, whatever the seed
     for row in rows:
-        lines.setdefault((row.system, row.name, row.languages), row)
+        lines.setdefault(("", row.system, row.name, row.languages), row)
     for table, of_table in figures.graph.tables.items():
         for row in of_table:
             shown = frozenset({figures.recipe.tables[table].language}) & row.languages
-            lines.setdefault((row.system, row.name, shown), row)
-    tested = {(result.system, result.source, result.language) for result in figures.results if _is_recall(result)}
-    for (system, name, languages), row in lines.items():
+            lines.setdefault((table, row.system, row.name, shown), row)
+    tested = {_line_of(result) for result in figures.results if _is_recall(result)}
+    for (table, system, name, languages), row in lines.items():
         slots = {slot for job in row.trained for slot in _slots(job)}
         counts = written | _synthesised(figures, row.trained)
         for language in sorted(languages - row.unseen):
             own = {slot.type for slot in slots if slot.language == language}
-            if (system, name, language) in tested and own and own <= counts.keys():
+            if (table, system, name, language) in tested and own and own <= counts.keys():
                 count = sum(counts[kind] for kind in own)
-                figures.add(Subject("train", system, name, language), CAPTIONS, count)
+                figures.add(Subject("train", system, name, language, table=table), CAPTIONS, count)
         if (more := _parameters(figures, row.trained)) is not None:
-            figures.add(Subject("train", system, name, ""), PARAMETERS, more)
+            figures.add(Subject("train", system, name, "", table=table), PARAMETERS, more)
 
 
 def language_figure(results: Sequence[Result]) -> list[tuple[str, bytes]]:
     """Title and PNG file of the figure; none if the results, with what `add_counts` adds, are of one language."""
-    captions = {
-        (result.system, result.source, result.language): int(result.value)
-        for result in results
-        if result.metric == CAPTIONS
-    }
-    points = [
+    captions = {_line_of(result): int(result.value) for result in results if result.metric == CAPTIONS}
+    points = list(dict.fromkeys(  # a row may stand in several tables
         Point(result.language, f"{result.system}: {result.source}", count, result.value, result.low, result.high)
         for result in results
-        if _is_recall(result) and (count := captions.get((result.system, result.source, result.language)))
-    ]  # fmt: skip
+        if _is_recall(result) and (count := captions.get(_line_of(result)))
+    ))  # fmt: skip
     if len({point.colour for point in points}) < 2:
         return []
     axes = ("captions of the language in training", f"mean recall, percent; lines: 95 % ({ONE_SEED})")
@@ -76,6 +72,10 @@ def language_table(results: Sequence[Result], published: dict[str, float]) -> Te
         lines = []
     title = "Millions of parameters that one more language adds, without word vectors"
     return TextTable(title, ["system", "parameters"], [[name, f"{value / 1e6:.3g}"] for name, value in lines if value])
+
+
+def _line_of(result: Result) -> tuple[str, str, str, str]:
+    return result.table, result.system, result.source, result.language
 
 
 def _is_recall(result: Result) -> bool:

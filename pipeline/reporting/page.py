@@ -29,7 +29,6 @@ class Page:
         legend: row → what it is trained on.
         signatures: how figures are computed.
         results: its figures, of which mean recalls are plotted with their intervals.
-        own: those of the recipe's translators and rows alone: a system of a table may have a model's name.
     """
 
     folder: Path
@@ -40,7 +39,11 @@ class Page:
     sheets: Sequence[TextTable]
     signatures: Sequence[str]
     results: Sequence[Result]
-    own: Sequence[Result] = ()
+
+    @property
+    def own(self) -> list[Result]:
+        """Those of the recipe's translators and rows alone."""
+        return [result for result in self.results if not result.table]
 
     def as_markdown(self) -> str:
         """All of it."""
@@ -76,11 +79,14 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
     """Mean recall with its interval, a plot a language."""
     recalls = [result for result in results if result.metric == "mean_recall" and result.split == "test"]
     for language in sorted({result.language for result in recalls}):
-        rows = [
-            (f"{result.system}: {result.source}", result.value, result.low, result.high)
-            for result in recalls
-            if result.language == language
-        ]
+        shown: dict[str, dict[tuple[float, float | None, float | None], str]] = {}
+        for result in (result for result in recalls if result.language == language):
+            name, figure = f"{result.system}: {result.source}", (result.value, result.low, result.high)
+            shown.setdefault(name, {}).setdefault(figure, f" ({result.table})" if result.table else "")
+        rows = [  # a system of several tables is shown once, those that are trained otherwise with their table
+            (name + (table if len(tables) > 1 else ""), *figure)
+            for name, tables in shown.items() for figure, table in tables.items()
+        ]  # fmt: skip
         yield as_svg(intervals(f"Mean recall in percent, {language}, test; lines are 95 % intervals", rows))
 
 

@@ -94,14 +94,14 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     settings = figures.recipe.tables[name]
     language, all_rows = settings.language, figures.graph.tables[name]
     if settings.captions:
-        return [_captions_table(figures, settings, all_rows)]
+        return [_captions_table(figures, name, all_rows)]
     lines, columns, tested = [], _columns(settings), dict[tuple[str, str], dict[int, Job]]()
-    for (system, name), rows in by_line(all_rows).items():
-        published = settings.systems[system].published.get(name)
+    for (system, row_name), rows in by_line(all_rows).items():
+        published = settings.systems[system].published.get(row_name)
         title, jobs = rows[0].title(language), [row.job for row in rows]
-        lines += _lines(figures, system, title, jobs, settings, published)
+        lines += _lines(figures, system, title, jobs, name, published)
         if language not in rows[0].unseen:
-            tested[system, name] = {row.seed: row.job for row in rows}
+            tested[system, row_name] = {row.seed: row.job for row in rows}
     lines += [[system, "published", *_shown(_published(values, list(columns)), columns)]
               for system, values in settings.published.items()]  # fmt: skip
     heads = ["system", "trained on", *columns.values(), "rsum", "95 %", "val rsum", "seeds"]
@@ -111,7 +111,7 @@ def paper_tables(name: str, figures: Figures) -> list[TextTable]:
     sheets = [TextTable(f"{title} ({figures.task_of(language)}), {language}{tested_on}{over}", heads, lines)]
     if not settings.folds:
         sheets.append(_tests(figures, tested, settings.compare, language, f"{title}: paired tests, rsum"))
-        sheets += analysis_tables(figures, all_rows, [language], BESIDE_RECALL)
+        sheets += analysis_tables(figures, all_rows, [language], BESIDE_RECALL, name)
     return [sheet for sheet in sheets if sheet.rows]
 
 
@@ -128,12 +128,13 @@ def _columns(settings: Table) -> dict[str, str]:
 
 
 def _lines(
-    figures: Figures, system: str, row: str, jobs: Sequence[Job], settings: Table,
+    figures: Figures, system: str, row: str, jobs: Sequence[Job], table: str,
     published: Sequence[float | None] | None,
 ) -> list[list[str]]:  # fmt: skip
     """A cell's figures, mean over seeds; and where there are published ones, those and the difference."""
+    settings = figures.recipe.tables[table]
     columns = _columns(settings)
-    cell = figures.cell(jobs, system, row, settings.language, settings.folds)
+    cell = figures.cell(jobs, system, row, settings.language, settings.folds, table)
     if cell is not None:
         summed = Mean([sum(cell.figures[name].value for name in _OF_SUM)])
         cell = replace(cell, figures={**cell.figures, SUM: summed})
@@ -199,15 +200,17 @@ def _tests(
     return figures.differences(title, pairs, language, "rsum")
 
 
-def _captions_table(figures: Figures, settings: Table, all_rows: Sequence[Row]) -> TextTable:
+def _captions_table(figures: Figures, table: str, all_rows: Sequence[Row]) -> TextTable:
     """Each system's retrieved captions, rank by rank, above the published figures and the difference."""
+    settings = figures.recipe.tables[table]
     about, language, lines, n = ANALYSES["retrieved"], settings.language, list[list[str]](), 0
     for (system, name), rows in by_line(all_rows).items():
         title, jobs = (
             rows[0].title(language),
             [row.analyses["retrieved"] for row in rows if "retrieved" in row.analyses],
         )
-        measured = measure(figures, about, jobs, Subject("test", system, title, language), settings.folds)
+        subject = Subject("test", system, title, language, table=table)
+        measured = measure(figures, about, jobs, subject, settings.folds)
         n = n or measured.n
         published = settings.systems[system].published.get(name, [])
         lines += _beside(system, title, measured.lines, _by_rank(published))

@@ -49,6 +49,7 @@ class Result:
         n: images, sentences or sentence pairs.
         captions: of a retrieval figure, how many: the queries of text → image; 0 where that is not known.
         captioned: of the n images, how many have captions: the queries of image → text; 0 where that is not known.
+        table: of the recipe's `tables`, whose system it is; empty for its own translators and rows.
     """
 
     recipe: str
@@ -66,6 +67,7 @@ class Result:
     n: int
     captions: int = 0
     captioned: int = 0
+    table: str = ""
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,6 @@ def write_report(graph: Graph) -> Page:
         *(figures.retrieval(lines, language, folds=True) for language in recipe.vse.test if cut),
         *(figures.differences_of_rows(lines, language) for language in recipe.vse.test),
         figures.across_languages(lines),
-    ]
-    own = list(figures.results)
-    sheets += [
         *analysis_tables(figures, rows, recipe.vse.test),
         *(sheet for name in graph.tables for sheet in paper_tables(name, figures)),
         *sts_tables(figures, similar),
@@ -92,6 +89,7 @@ def write_report(graph: Graph) -> Page:
     trained = [*translators.values(), *(row.job for row in rows)]
     dates = [workspace.manifest(job).get("finished", "")[:10] for job in trained if workspace.done(job)]
     title = recipe.name if recipe.name == figures.label else f"{recipe.name}: {figures.label}"
+    own = [result for result in figures.results if not result.table]
     page = Page(
         folder, title, max(dates, default=""),
         [
@@ -100,7 +98,6 @@ def write_report(graph: Graph) -> Page:
             *on_regions(recipe, {row.name for row in rows}),
         ],
         {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures, figures.results,
-        own,
     )  # fmt: skip
     drawings = [*language_figure(figures.results), *finished_drawings(graph)]
     write_pages(page, lambda job: log_folder(recipe, job.name, job.key), trained, drawings)

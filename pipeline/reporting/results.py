@@ -47,6 +47,7 @@ class Subject:
     captions: int = 0
     captioned: int = 0
     task: str | None = None
+    table: str = ""
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,9 @@ class Figures:
         """What stands for the figures of jobs that have none: they were not run, or there was nothing to measure."""
         return "–" if any(map(self.workspace.done, jobs)) else NOT_RUN
 
-    def cell(self, jobs: Sequence[Job], system: str, row: str, language: str, folds: bool = False) -> Cell | None:
+    def cell(
+        self, jobs: Sequence[Job], system: str, row: str, language: str, folds: bool = False, table: str = ""
+    ) -> Cell | None:  # fmt: skip
         """The figures of one row's jobs, a job a seed, kept as rows of the results; None if none was run.
 
         Args:
@@ -212,6 +215,7 @@ class Figures:
             row: what it was trained on.
             language: of the captions.
             folds: the mean over folds of the test images instead of all at once.
+            table: that the row is of; empty for `vse.rows`.
         """
         part = "folds_" if folds else ""
         counted, scores = self.run(jobs, language, f"{part}t2i_r1")
@@ -226,7 +230,8 @@ class Figures:
             intervals = {name: rounded(interval) for name, interval in exact.items()}
             n, captions = len(ranks[0].image_to_text), len(ranks[0].text_to_image)
             captioned = int((ranks[0].image_to_text > 0).sum())
-        subject = Subject(fold_split(n) if folds else "test", system, row, language, n, captions, captioned)
+        split = fold_split(n) if folds else "test"
+        subject = Subject(split, system, row, language, n, captions, captioned, table=table)
         figures = {
             name: self.mean(
                 subject, name, [job_scores[part + name] for job_scores in scores], intervals.get(name, (None, None))
@@ -236,7 +241,7 @@ class Figures:
         validated = [job_scores["val_rsum"] for job_scores in scores if "val_rsum" in job_scores]
         if len(validated) < len(scores):
             return Cell(figures, None)
-        return Cell(figures, self.mean(Subject("val", system, row, language), "rsum", validated).value)
+        return Cell(figures, self.mean(Subject("val", system, row, language, table=table), "rsum", validated).value)
 
     def interval(self, jobs: Sequence[Job], read: Callable[[Path], Tensor], least: float, most: float) -> Ends:
         """Ends of the interval of a mean over items and seeds; none where an artifact is gone.

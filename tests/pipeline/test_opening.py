@@ -110,19 +110,26 @@ tables:
     title: Few epochs
     systems:
       san: {vse: {epochs: 1}, rows: [none]}
+  fewer:
+    title: Fewer epochs
+    systems:
+      san: {vse: {epochs: 2}, rows: [none]}
 """
 
 
-def test_a_system_of_a_table_with_a_model_s_name_is_not_the_row(workspace: Workspace, tmp_path) -> None:
+def test_systems_of_tables_with_a_model_s_name_are_not_the_row(workspace: Workspace, tmp_path) -> None:
     (tmp_path / "own.yaml").write_text(TABLE, encoding="utf-8")
     graph = Graph(load_recipe(str(tmp_path / "own.yaml")), workspace)
-    ((row,), (other,)), found = (graph.rows, graph.tables["few"]), np.ones(120, dtype=int)
+    ((row,), found), values = (graph.rows, np.ones(120, dtype=int)), {"": 90.0, "few": 10.0, "fewer": 20.0}
     files = {"text_to_image": found, "image_to_text": found, "caption_image": np.arange(120)}
-    for job, value in ((row.job, 90.0), (other.job, 10.0)):
+    for job, value in zip((row.job, *(rows[0].job for rows in graph.tables.values())), values.values(), strict=True):
         finish(workspace, job, {"test": {"en": scores(value)}}, [("en", files)])
     page = write_report(graph)
     assert "none (san) is the only row; it finds the right picture first for 90.0 of 100 captions" in page.sentences[0]
     assert retrieval_table(page.own, {("san", "none"): row}).rows == [["none", "90.0"]]
+    assert {one.table: one.value for one in page.results if (one.split, one.metric) == ("test", "t2i_r1")} == values
+    html = (page.folder / "report.html").read_text(encoding="utf-8")
+    assert [html.count(f"san: none{table}<") for table in ("", " (few)", " (fewer)")] == [1, 1, 1]
 
 
 def test_a_row_that_is_not_trained_has_one_run_whatever_the_seeds(workspace: Workspace, tmp_path) -> None:
