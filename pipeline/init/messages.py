@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from data.captions import SPLITS
+from data.captions import SPLITS, split_called
 from data.errors import DataError
 from data.findings import EMPTY, ENTITY, UNNAMED
 from data.images import size_of, unreadable
@@ -44,6 +44,7 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     drawn = "drawn from the pictures' names"
     few = "; so few test pictures cannot tell which model is better" if plan.splits["test"] < FEW else ""
     yield f"splits    {sizes} pictures, {drawn if found.drawn else 'as given'}{few}"
+    yield from _folders_of_splits(plan)
     yield from _left_out(plan)
     if bad := unreadable(plan.corpus.pictures, whole=False):
         yield (f"warning   {counted(len(bad), 'pictures')} cannot be read: {_first([*bad])}; replace them, or leave "
@@ -70,6 +71,15 @@ def _several_in_one(plan: Plan) -> Iterator[str]:
         if 2 * count >= len(captions):
             yield (f"warning   {count:,} of {len(captions):,} captions hold {separator.strip()!r}; if several captions "
                    "stand in one, write each into a line of its own and start init again")  # fmt: skip
+
+
+def _folders_of_splits(plan: Plan) -> Iterator[str]:
+    """A warning where splits are drawn though pictures lie in folders of several, `train/1.png`."""
+    folders = {caption.image_id.partition("/")[0] for caption in plan.corpus.captions if "/" in caption.image_id}
+    splits = {folder: split for folder in sorted(folders) if (split := split_called(folder))}
+    if plan.found.drawn and len({*splits.values()}) > 1:
+        yield (f"warning   the folders {', '.join(splits)} are not read as splits: to keep them, give the captions a "
+               "column `split` (a TSV or CSV) and start init again")  # fmt: skip
 
 
 def _left_out(plan: Plan) -> Iterator[str]:

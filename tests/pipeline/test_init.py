@@ -300,3 +300,16 @@ def test_copies_of_a_picture_in_two_splits_are_told_before_prepare(tmp_path: Pat
     (tmp_path / "mine" / "captions.tsv").write_text("".join(lines))
     told = refused(tmp_path, capsys, "mine", "--backbone", "built-in", "--translator", "none")
     assert "one picture in two splits (1×: 0.png = 29.png); correct the data first" in told
+
+
+def test_folders_called_as_splits_are_warned_of_where_splits_are_drawn(tmp_path: Path, capsys) -> None:
+    options = ["init", "mine", "--backbone", "built-in", "--translator", "none", "--force", "--output", "mine.yaml"]
+    told, lines = {}, list[str]()
+    for folder in ("train", "Validation", "other"):
+        names = draw_pictures(tmp_path / "mine" / folder, COUNT)
+        lines += [f"{folder}/{name}\t{folder} {text}\n" for name, text in names.items()]
+        (tmp_path / "mine" / "captions.tsv").write_text("".join(lines))
+        capsys.readouterr()
+        assert run(tmp_path, *options) == 0
+        told[folder] = "the folders Validation, train are not read as splits" in capsys.readouterr().out
+    assert told == {"train": False, "Validation": True, "other": True}
