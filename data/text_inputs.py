@@ -75,7 +75,7 @@ class PretrainedTokens:
 
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # a damaged file can raise anything
             reason = one_line(error)
             raise DataError(f"vse.pretrained {name!r}: no tokenizer of transformers there ({reason})") from None
         if len(self.tokenizer) <= len(self.tokenizer.all_special_ids):  # transformers returns an empty tokenizer

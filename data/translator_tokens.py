@@ -44,7 +44,8 @@ class TranslatorTokens:
         find = partial(code_of, chosen=codes or {}, where=self._where)
         if hasattr(self.tokenizer, "supported_language_codes"):  # Marian
             self._check_pair()
-            offered = {code[2:-2]: code for code in self.tokenizer.supported_language_codes}
+            known = self.tokenizer.encoder  # supported_language_codes is empty where vocabularies are apart
+            offered = {code[2:-2]: code for code in known if code[:2] == ">>" and code[-2:] == "<<"}
             if offered:
                 code = offered[find(self.target, offered)]
                 self._prefix, marks = f"{code} ", [self.tokenizer.convert_tokens_to_ids(code)]
@@ -53,7 +54,12 @@ class TranslatorTokens:
             self.tokenizer.src_lang = find(self.source, offered)
             self.first = self.tokenizer.convert_tokens_to_ids(offered[find(self.target, offered)])
             marks = self.tokenizer.convert_tokens_to_ids(list(offered.values()))
-        self._marks = {*marks, *self.tokenizer.all_special_ids} - {self.tokenizer.unk_token_id}
+        special, unknown = self.tokenizer.all_special_ids, self.tokenizer.unk_token_id
+        if getattr(self.tokenizer, "separate_vocabs", False):  # translations have numbers of their own
+            known = self.tokenizer.target_encoder
+            marks, unknown = [], known.get(self.tokenizer.unk_token)
+            special = [known[mark] for mark in self.tokenizer.all_special_tokens if mark in known]
+        self._marks = {*marks, *special} - {unknown}
         self._longest = min(MAX_TOKENS, self.tokenizer.model_max_length)
 
     def encode_all(self, texts: Sequence[str], language: str) -> list[list[int]]:

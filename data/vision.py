@@ -67,6 +67,8 @@ class VisionNetwork:
         self.count = count
         self.side = self._size.get("longest_edge") or 2 * max(self._size.values())
         self._network = network.to(self._device)
+        if self._detects:
+            self._require_boxes(name)
 
     def __call__(self, images: Sequence[Image.Image]) -> list[Found]:
         """Regions (R, D) and boxes (R, 4), x1, y1, x2, y2 in 0…1, of RGB pictures of any size."""
@@ -107,6 +109,14 @@ class VisionNetwork:
         x, y, width, height = seen.pred_boxes.gather(1, best.expand(-1, -1, 4)).unbind(2)
         corners = torch.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], 2)
         return states.gather(1, best.expand(-1, -1, states.shape[2])), corners.clamp(0, 1)
+
+    def _require_boxes(self, name: str) -> None:
+        """Refuse a detector of another kind (of lines of text …), or one whose processor gives it other pictures."""
+        try:
+            self([Image.new("RGB", (64, 64))])
+        except Exception as error:  # each network has its own
+            raise DataError(f"regions.model {name!r}: gives no boxes of a picture ({one_line(error)}); expected a "
+                            "detector like DETR, RT-DETR or YOLOS, with its own image processor") from None  # fmt: skip
 
     def _cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """The whole picture and a grid of patches: states (N, R, D) and boxes (N, R, 4)."""

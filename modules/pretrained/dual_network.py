@@ -23,6 +23,7 @@ _BLOCK = 32  # pictures that are read together without a gradient: bounds memory
 _NOT_OF_THE_NETWORK = ("_name_or_path", "architectures", "dtype", "transformers_version")
 _HEADS = ("text_projection", "text_model.head", "text_model.transformation", "text_model.pre_LN",
           "visual_projection", "vision_model.head")  # fmt: skip
+_NEEDED = ("get_text_features", "get_image_features", "logit_scale")  # ALIGN and X-CLIP have others
 _PADDED = ("siglip", "siglip2")  # trained with texts of one length, whose padding is read as words are
 
 
@@ -55,6 +56,9 @@ class DualNetwork(nn.Module):
                 network = AutoModel.from_config(AutoConfig.for_model(**config), trust_remote_code=False)
         except Exception as error:  # of another version, or damaged
             raise ModelError(f"vse.pretrained: no network {kind!r} can be made ({one_line(error)})") from None
+        if lacking := [part for part in _NEEDED if not hasattr(network, part)]:
+            raise ModelError(f"vse.pretrained: a network {kind!r} has no {lacking[0]}; expected a dual encoder like "
+                             "SigLIP 2 or CLIP")  # fmt: skip
         for name, _ in list(network.named_children()):
             if towers != "both" and name.startswith("vis") != (towers == "image"):
                 setattr(network, name, None)

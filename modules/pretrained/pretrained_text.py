@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
+from modules.pretrained.quiet import quiet
 
 Vectors = Any
 """(n, E) float32, of which rows are chosen by an array of numbers: an array, or several on disk."""
@@ -23,7 +23,7 @@ class PretrainedWords(nn.Module):
         name: a folder, or a name on the Hugging Face hub.
 
     Raises:
-        ModelError: the model is not found, or it is not a text encoder.
+        ModelError: the model is not found, it is not a text encoder, or its weights are not whole.
     """
 
     def __init__(self, name: str) -> None:
@@ -32,8 +32,11 @@ class PretrainedWords(nn.Module):
         super().__init__()
         config = _config_of(name)
         try:
-            self.model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32, trust_remote_code=False)
-        except (OSError, ValueError, SafetensorError) as error:
+            with quiet():
+                self.model, read = AutoModel.from_pretrained(
+                    name, config=config, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
+                )
+        except Exception as error:  # a damaged file can raise anything
             raise _not_found(name, error) from None
         try:
             table = getattr(self.model, "get_input_embeddings", lambda: None)()
@@ -42,6 +45,8 @@ class PretrainedWords(nn.Module):
         if not isinstance(table, nn.Embedding) or not hasattr(config, "hidden_size"):
             raise _no_text_model(name)
         self.embedding_dim, self.vocabulary_size = int(config.hidden_size), table.num_embeddings
+        if missing := sorted(key for key in read["missing_keys"] if not key.startswith("pooler.")):  # it is not read
+            raise ModelError(f"vse.pretrained {name!r}: its weights lack {missing[0]}; get one that is whole")
         self.model.train()  # it is read in evaluation mode, in which it would be fine-tuned without its dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -153,7 +158,7 @@ def _config_of(name: str) -> Any:
 
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, SafetensorError) as error:
+    except Exception as error:  # a damaged file can raise anything
         raise _not_found(name, error) from None
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"vse.pretrained {name!r}: an encoder-decoder model; expected an encoder (BERT, XLM-R …)")

@@ -64,7 +64,7 @@ class Retrieval(RankedModule):
         caption_loss: weight of the ranking loss between captions of an image in two languages; 0 leaves it out.
         weight_decay: Adam's, added to the gradient.
         negatives: K of the loss `hardest-k`.
-        distance: what losses compare, `cosine` or `euclidean`.
+        distance: what losses compare, `cosine` or `euclidean`; scores that are no inner product are taken as they are.
         decay_every: epochs from one decay of the learning rate to the next; 0: there is one.
         image_encoder_rate: as `pretrained_rate`, of an image encoder.
         cached_chunk: images, and captions, that are encoded together; their activations are not kept but computed again
@@ -92,6 +92,8 @@ class Retrieval(RankedModule):
         for part in self.model.modules():
             if isinstance(part, PretrainedWords | ImageEncoder) and not self._shares[type(part)]:
                 part.freeze()
+        if self.model.score != "inner product":
+            distance = "cosine"
         kind, of_both = loss or self.model.loss, (warmup_epochs, negatives, distance)
         if type_weights is None and taught_types is not None:
             type_weights = [1.0] * len(taught_types)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
+from modules.pretrained.quiet import quiet
 from modules.translators.beam import BeamSettings, Hypothesis
 from modules.translators.sampling import SampleSettings, random_numbers, sampled
 
@@ -45,9 +46,12 @@ class PretrainedTranslator(nn.Module):
         self.commit = require_translator(name, revision)
         self.model, self.first = self._load(name, self.commit or revision), first
         settings = copy.deepcopy(self.model.generation_config)
-        settings.update(do_sample=False, max_new_tokens=None, min_length=0, early_stopping=False, num_beam_groups=None)
+        settings.update(
+            do_sample=False, max_new_tokens=None, min_length=0, min_new_tokens=None, early_stopping=False,
+            num_beam_groups=None, return_dict_in_generate=False,
+        )  # fmt: skip
         settings.forced_bos_token_id = first
-        self._settings = settings
+        self._settings = self.model.generation_config = settings  # `generate` fills in the model's own for None
 
     @staticmethod
     def _load(name: str, revision: str | None) -> Any:
@@ -204,7 +208,7 @@ def configuration(name: str, revision: str | None, where: str, what: str) -> tup
     try:
         config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
         path = cached_file(name, "config.json", revision=revision or "main")
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged configuration can raise anything
         raise not_found(where, what, error) from None
     place = Path(str(path)).parent
     return config, place.name if place.parent.name == "snapshots" and not Path(name).is_dir() else None
@@ -212,20 +216,23 @@ def configuration(name: str, revision: str | None, where: str, what: str) -> tup
 
 def load_network(kind: Any, name: str, revision: str | None, where: str, what: str) -> Any:
     """A network in float32 by one of transformers' Auto classes; arguments and errors as those of `configuration`."""
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # of loading weights, which takes seconds
     try:
-        return kind.from_pretrained(
-            name, revision=revision or "main", dtype=torch.float32, use_safetensors=True, trust_remote_code=False
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        with quiet():
+            network, read = kind.from_pretrained(
+                name, revision=revision or "main", dtype=torch.float32, use_safetensors=True, trust_remote_code=False,
+                output_loading_info=True,
+            )  # fmt: skip
+    except Exception as error:  # a damaged file can raise anything
         if "safetensors" in str(error) and not isinstance(error, SafetensorError):
             raise ModelError(
                 f"{where}: no weights in safetensors; other weights are pickles, which are not read: name a revision "
                 "that has them (`revision: refs/pr/…`), or save the model with transformers and name its folder"
             ) from None
         raise not_found(where, what, error) from None
+    random = {key for key, parameter in network.named_parameters() if parameter.requires_grad}
+    if missing := sorted(random.intersection(read["missing_keys"])):
+        raise ModelError(f"{where}: its weights lack {missing[0]}; get one that is whole")
+    return network
 
 
 def not_found(where: str, what: str, error: Exception) -> ModelError:

@@ -125,8 +125,11 @@ def _check_read(name: str, vse: VseSettings) -> None:
     if vse.caption_loss and not kind.takes_caption_loss:
         raise RecipeError(f"vse.caption_loss is {vse.caption_loss:g}, but {name} has a loss between captions of its "
                           "own; set it to 0, and choose that one's weight by vse.options")  # fmt: skip
-    if vse.cached_chunk and kind.score_with(**options) != "inner product":
+    if vse.cached_chunk and kind.score_with(**options) == "sets":
         raise RecipeError(f"vse.cached_chunk is {vse.cached_chunk}, but {name} has no single vectors; set it to 0")
+    if vse.cached_chunk and options.get("generate"):
+        raise RecipeError(f"vse.cached_chunk is {vse.cached_chunk}, but {name} with options.generate generates from a "
+                          "whole batch; set it to 0")  # fmt: skip
 
 
 def _check_options(model: str, options: dict[str, Any]) -> None:

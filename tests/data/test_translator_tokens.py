@@ -1,5 +1,6 @@
 """Sub-words of pretrained translators, and the codes of their languages."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,22 @@ def test_what_is_no_tokenizer_of_a_translator_is_one_line(kind: str, tmp_path: P
     assert str(caught.value).startswith(f"mmt.pretrained '{name}': ")
     assert "tokenizer" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_opus_mt_with_a_vocabulary_for_each_side_is_told_the_target_too(tmp_path: Path) -> None:
+    """Its numbers of the source, the target's mark among them, are those of other words in a translation."""
+    pytest.importorskip("sentencepiece")
+    save_marian(tmp_path, "en-gmw", [">>deu<<", ">>nl<<"])
+    pieces = [word for word in json.loads((tmp_path / "vocab.json").read_text()) if word[:2] != ">>"]
+    numbers = {word: number for number, word in enumerate([*pieces[:-1], "▁Bahnhof", "▁Straße", "<pad>"])}
+    (tmp_path / "target_vocab.json").write_text(json.dumps(numbers))
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text()) | {"separate_vocabs": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokens = TranslatorTokens(str(tmp_path), "en-de")
+    (read,) = tokens.encode_all(["Two dogs"], "en")
+    assert read[0] == tokens.tokenizer.encoder[">>deu<<"] + 1
+    written = [number for number in numbers.values() if number > 1 and number < len(numbers) - 1]
+    text = tokens.decode([number + 1 for number in written], "de")
+    assert text.endswith("Bahnhof Straße")
+    assert text == tokens.tokenizer.decode(written)
+    assert tokens.decode([numbers["</s>"] + 1, numbers["<pad>"] + 1], "de") == ""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from transformers import AutoConfig, AutoModelForObjectDetection, DetrImageProcessorPil
 
 from data.errors import DataError
 from data.extractor import Extractor, ExtractorSettings
@@ -171,3 +172,11 @@ def test_a_damaged_configuration_is_one_line(change: dict, tmp_path: Path) -> No
     with pytest.raises(DataError, match=r"regions\.model") as caught:
         VisionNetwork(str(place), 5)
     assert "\n" not in str(caught.value)
+
+
+def test_a_detector_of_another_kind_is_one_line(tmp_path: Path) -> None:
+    """One that finds lines of text gives a map, no boxes."""
+    AutoModelForObjectDetection.from_config(AutoConfig.for_model("pp_ocrv5_mobile_det")).save_pretrained(tmp_path)
+    DetrImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(tmp_path)
+    with pytest.raises(DataError, match=r"^regions\.model .*: gives no boxes of a picture \(.*\); expected a detector"):
+        VisionNetwork(str(tmp_path), None)

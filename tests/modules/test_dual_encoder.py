@@ -11,6 +11,7 @@ from datasets import concatenate_datasets
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call
+from transformers import AlignConfig
 
 from data.captions import table_of
 from data.pixels import PixelStore, VectorStore
@@ -21,7 +22,7 @@ from data.taught import TaughtPair, TaughtStore, taught_captions, write_pairs
 from data.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.losses.teaching import teaching_loss
-from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.dual_network import DualNetwork, dual_network_arguments
 from modules.retrieval_models import build_model
 from modules.retrieval_models.dual_encoder import DualEncoder, Student
 from modules.training.retrieval import Retrieval
@@ -259,3 +260,9 @@ def test_a_student_pools_real_words_alone() -> None:
         for row, length in enumerate(lengths.tolist()):
             alone = model.encode_captions(tokens[row : row + 1, :length], lengths[row : row + 1], languages[:1])[0]
             torch.testing.assert_close(alone[0], together[row])
+
+
+def test_a_network_whose_scores_have_no_such_scale_is_one_line() -> None:
+    with torch.device("meta"), pytest.raises(ModelError) as caught:
+        DualNetwork(AlignConfig().to_dict(), pixels={}, text={})
+    assert str(caught.value).startswith("vse.pretrained: a network 'align' has no logit_scale; expected ")

@@ -20,7 +20,7 @@ R, D, V, L = 2, 5, 15, 4
 # (image, sentence, type and language): image 2 comes twice; 1 and 4 share a sentence; 5 and 6 are taught to `student`
 VISITS = [(0, 100, 0), (1, 101, 1), (2, 102, 0), (3, 103, 0), (2, 104, 1), (4, 101, 0), (0, 105, 1), (5, 106, 2),
           (6, 107, 2)]  # fmt: skip
-MODELS = ["san", "vse++", "student", "dual-encoder"]
+MODELS = ["san", "vse++", "oe", "pivot-parallel-asym", "gxn", "student", "dual-encoder"]
 PLAIN = {
     "loss": None, "margin": 0.5, "type_weights": None, "warmup_epochs": 0, "learning_rate": 0.01, "decay_epoch": 5,
     "decay": 0.1, "test_languages": ["en"], "select": ["en"],

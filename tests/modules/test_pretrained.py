@@ -1,9 +1,11 @@
 """Text models of transformers as words: small ones with random weights, saved to a folder and read from there."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers.processors import TemplateProcessing
 from torch import nn
 from transformers import AutoModel, BertConfig, BertModel, T5Config, T5Model, ViTConfig, ViTModel, XLMRobertaModel
@@ -157,6 +159,19 @@ def test_a_broken_file_is_an_error_of_one_line(tmp_path) -> None:
     one_line(found, str(folder), "no tokenizer of transformers there")
 
 
+@pytest.mark.parametrize("wrong", [{"hidden_size": "x"}, {"hidden_act": "x"}, {"vocab_size": 99}])
+def test_a_configuration_that_does_not_fit_is_an_error_of_one_line(wrong, tmp_path) -> None:
+    file = save("bert", tmp_path) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | wrong))
+    with pytest.raises(ModelError) as found:
+        PretrainedWords(str(tmp_path))
+    one_line(found, str(tmp_path), "no text model of transformers found")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(DataError) as lost:
+        PretrainedTokens(str(tmp_path))
+    one_line(lost, str(tmp_path), "no tokenizer of transformers there")
+
+
 def test_what_is_no_encoder_of_text_is_an_error(tmp_path) -> None:
     translator = T5Model(T5Config(vocab_size=10, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
     pictures = ViTModel(ViTConfig(image_size=8, patch_size=4, **SIZES))
@@ -200,3 +215,16 @@ def test_a_new_model_has_the_weights_of_the_file(tmp_path: Path) -> None:
             (found,) = [weight for own, weight in weights.items() if own.endswith(f"words.model.{key}")]
             torch.testing.assert_close(found, expected, msg=f"{name}: {key}")
     assert len(reading) > 10
+
+
+def test_weights_that_lack_a_tensor_are_an_error_of_one_line(tmp_path) -> None:
+    """They would be random; the pooler is not read."""
+    file = save("bert", tmp_path) / "model.safetensors"
+    lacking = "encoder.layer.1.attention.self.query.weight"
+    kept = {name: tensor for name, tensor in load_file(file).items() if not name.startswith("pooler.")}
+    save_file(kept, file, {"format": "pt"})
+    PretrainedWords(str(tmp_path))
+    save_file({name: tensor for name, tensor in kept.items() if name != lacking}, file, {"format": "pt"})
+    with pytest.raises(ModelError) as found:
+        PretrainedWords(str(tmp_path))
+    one_line(found, str(tmp_path), f"its weights lack {lacking}")

@@ -1,10 +1,12 @@
 """Pretrained translators: small ones with random weights, beside the library's own search of one sentence at a time."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from data.padding import pad
@@ -116,6 +118,16 @@ def test_its_lists_can_be_reranked(loaded) -> None:
         assert len(some) == 4
 
 
+@pytest.mark.parametrize("wrong", [{"d_model": "x"}, {"activation_function": "x"}, {"vocab_size": 99}])
+def test_a_configuration_that_does_not_fit_is_one_line(wrong, tmp_path: Path) -> None:
+    file = SAVE["nllb"](tmp_path) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | wrong))
+    with pytest.raises(
+        ModelError, match=r"^mmt\.pretrained '\S+': no translator of transformers found \(.*\); expected"
+    ):
+        PretrainedTranslator(str(tmp_path))
+
+
 def test_diverse_beam_search_is_refused(loaded) -> None:
     with pytest.raises(ModelError, match="no diverse beam search"):
         loaded[1].search(batch_of(loaded[0], TEXTS), BeamSettings(4, groups=2))
@@ -153,3 +165,24 @@ def test_what_is_no_translator_is_one_line(kind: str, message: str, tmp_path: Pa
     assert str(caught.value).startswith(f"mmt.pretrained '{name}': ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_weights_that_lack_a_tensor_are_one_line(tmp_path: Path) -> None:
+    """They would be random, and so would the translations."""
+    file = SAVE["nllb"](tmp_path) / "model.safetensors"
+    kept = {name: tensor for name, tensor in load_file(file).items() if name != "model.encoder.layers.0.fc1.weight"}
+    save_file(kept, file, {"format": "pt"})
+    with pytest.raises(ModelError, match=r"^mmt\.pretrained '\S+': its weights lack model\.encoder\.layers\.0\.fc1"):
+        PretrainedTranslator(str(tmp_path))
+
+
+@pytest.mark.parametrize("more", [{"max_new_tokens": 2}, {"min_new_tokens": 30}, {"return_dict_in_generate": True}])
+def test_lengths_are_not_those_of_the_models_own_generation_settings(more, tmp_path: Path) -> None:
+    folder = SAVE["nllb"](tmp_path)
+    tokens = TranslatorTokens(str(folder), "en-de")
+    batch, search = batch_of(tokens, TEXTS), SampleSettings(2, max_ratio=SHORT)
+    wanted = PretrainedTranslator(str(folder), tokens.first).eval().search(batch, search)
+    file = folder / "generation_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | more))
+    found = PretrainedTranslator(str(folder), tokens.first).eval().search(batch, search)
+    assert [[one.tokens for one in some] for some in found] == [[one.tokens for one in some] for some in wanted]

@@ -50,12 +50,12 @@ def make_data(corpus, held_out=("de", "en"), batch_size: int = 16, **settings) -
     return RetrievalData(table, store, words, groups, ["de", "en"], splits, batch_size, **settings)
 
 
-def make_module(corpus, **settings) -> Retrieval:
+def make_module(corpus, model: str = "san", **settings) -> Retrieval:
     arguments = {
         "region_dim": 8, "vocabulary_size": len(corpus[2]), "languages": ["de", "en"], "dim": 16, "word_dim": 8,
     }  # fmt: skip
     torch.manual_seed(0)
-    return Retrieval("san", arguments, **(SETTINGS | settings))
+    return Retrieval(model, arguments, **(SETTINGS | settings))
 
 
 def test_it_learns_twenty_images_in_two_languages(corpus) -> None:
@@ -108,6 +108,17 @@ def test_weights_of_types_reach_the_loss(corpus) -> None:
         found.append(module.losses(batch)["ranking"].item())
     assert found[0] == pytest.approx(found[1])
     assert abs(found[0] - found[2]) > 1e-3
+
+
+@pytest.mark.parametrize(("model", "changes"), [("san", True), ("oe", False), ("scan-i2t-lse", False)])
+def test_distances_are_of_inner_products_alone(corpus, model: str, changes: bool) -> None:
+    """A model of another score may have the setting from the section of one that reads it."""
+    batch, found = next(iter(make_data(corpus).train_dataloader())), []
+    for distance in ("cosine", "euclidean"):
+        module = make_module(corpus, model, distance=distance)
+        module._trainer = mock.Mock(world_size=1, current_epoch=0)
+        found.append(module.losses(batch)["ranking"].item())
+    assert (found[0] != found[1]) == changes
 
 
 def test_scores_of_each_language_are_logged_and_their_sum_selects(corpus) -> None:

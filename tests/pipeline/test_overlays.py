@@ -138,6 +138,15 @@ def test_what_no_training_reads_is_refused(arguments: list[str], says: str) -> N
         load_recipe("scenes", arguments)
 
 
+@pytest.mark.parametrize("model", ["gxn", "oe", "pivot-asym"])
+def test_single_vectors_of_any_score_may_be_encoded_in_chunks(model: str) -> None:
+    chunked = [f"--vse.model={model}", "--vse.cached_chunk=4"]
+    assert load_recipe("scenes", chunked).vse.cached_chunk == 4
+    if model == "gxn":
+        with pytest.raises(RecipeError, match=r"cached_chunk is 4, but gxn with options\.generate generates"):
+            load_recipe("scenes", [*chunked, "--vse.options.generate=[i2t]"])
+
+
 def test_a_row_may_be_chosen_that_forgets_nothing(tmp_path: Path) -> None:
     network = f"--vse.pretrained={save('siglip', tmp_path / 'siglip')}"
     rows = ["--vse.row_settings.none={epochs: 0}", "--vse.only=[none]"]
