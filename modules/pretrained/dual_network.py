@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
 from modules.pretrained.adapters import add_adapters, merge_adapters
-from modules.pretrained.quiet import quiet
+from modules.pretrained.quiet import quiet, require_weights
 
 Tower = Literal["frozen", "head", "lora", "full"]
 """What of a tower is trained: nothing, what projects its pooled state, adapters of low rank in its attention, all."""
@@ -124,8 +124,7 @@ class DualNetwork(nn.Module):
                 )
         except Exception as error:  # a damaged file can raise anything
             raise _not_found(name, error) from None
-        if missing := sorted(info["missing_keys"]):
-            raise ModelError(f"vse.pretrained {name!r}: its weights lack {missing[0]}; get one that is whole")
+        require_weights(info["missing_keys"], f"vse.pretrained {name!r}")
         given, own = network.state_dict(), self.network.state_dict()
         try:
             self.network.load_state_dict({key: given[key] for key in own})

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
+from modules.pretrained.quiet import quiet, require_weights
 
 _BLOCK = 32  # pictures that are read together without a gradient: bounds memory
 _NOT_OF_THE_NETWORK = ("_name_or_path", "architectures", "dtype", "id2label", "label2id", "transformers_version")
@@ -76,13 +77,14 @@ class ImageEncoder(nn.Module):
         from transformers import AutoModel
 
         try:
-            network, info = AutoModel.from_pretrained(
-                name, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
-            )
+            with quiet():
+                network, info = AutoModel.from_pretrained(
+                    name, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
+                )
         except Exception as error:  # a damaged file can raise anything
             raise _not_found(name, error) from None
-        if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):  # it is not read
-            raise ModelError(f"vse.image_encoder {name!r}: its weights lack {missing[0]}; get one that is whole")
+        lacking = (key for key in info["missing_keys"] if not key.startswith("pooler."))  # it is not read
+        require_weights(lacking, f"vse.image_encoder {name!r}")
         self.network.load_state_dict(network.state_dict())
 
     def _regions(self, pictures: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
-from modules.pretrained.quiet import quiet
+from modules.pretrained.quiet import quiet, require_weights
 
 Vectors = Any
 """(n, E) float32, of which rows are chosen by an array of numbers: an array, or several on disk."""
@@ -45,8 +45,8 @@ class PretrainedWords(nn.Module):
         if not isinstance(table, nn.Embedding) or not hasattr(config, "hidden_size"):
             raise _no_text_model(name)
         self.embedding_dim, self.vocabulary_size = int(config.hidden_size), table.num_embeddings
-        if missing := sorted(key for key in read["missing_keys"] if not key.startswith("pooler.")):  # it is not read
-            raise ModelError(f"vse.pretrained {name!r}: its weights lack {missing[0]}; get one that is whole")
+        lacking = (key for key in read["missing_keys"] if not key.startswith("pooler."))  # it is not read
+        require_weights(lacking, f"vse.pretrained {name!r}")
         self.model.train()  # it is read in evaluation mode, in which it would be fine-tuned without its dropout
 
     def forward(self, tokens: Tensor) -> Tensor:

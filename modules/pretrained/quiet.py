@@ -1,8 +1,10 @@
-"""Loading networks of `transformers` without its bars and remarks."""
+"""Loading networks of `transformers`: without its bars and remarks, and only if they are whole."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from logging import ERROR, getLogger
+
+from modules.errors import ModelError
 
 
 @contextmanager
@@ -23,3 +25,17 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+def require_weights(missing: Iterable[str], where: str) -> None:
+    """Refuse a network whose file lacks weights: they would be random.
+
+    Args:
+        missing: those that it reads, of the `missing_keys` of `from_pretrained`.
+        where: the network is named.
+
+    Raises:
+        ModelError: there are some.
+    """
+    if lacking := sorted(missing):
+        raise ModelError(f"{where}: its weights lack {lacking[0]}; get one that is whole")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
-from modules.pretrained.quiet import quiet
+from modules.pretrained.quiet import quiet, require_weights
 from modules.translators.beam import BeamSettings, Hypothesis
 from modules.translators.sampling import SampleSettings, random_numbers, sampled
 
@@ -230,8 +230,7 @@ def load_network(kind: Any, name: str, revision: str | None, where: str, what: s
             ) from None
         raise not_found(where, what, error) from None
     random = {key for key, parameter in network.named_parameters() if parameter.requires_grad}
-    if missing := sorted(random.intersection(read["missing_keys"])):
-        raise ModelError(f"{where}: its weights lack {missing[0]}; get one that is whole")
+    require_weights(random.intersection(read["missing_keys"]), where)
     return network
 
 

@@ -9,7 +9,7 @@ from pipeline.engine.machine import process_rank
 from pipeline.gallery.gallery import gallery_of
 from pipeline.graph import Graph
 from pipeline.recipes.systems import parse_system
-from pipeline.reporting.records import Result
+from pipeline.reporting.records import Result, own_results
 from pipeline.reporting.report import write_report
 from pipeline.retrieval.rows import Row
 from pipeline.training.trainer import LOGS
@@ -28,7 +28,8 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
     for sheet in written.sheets if is_verbose() else ():
         sheet.show()
     own = {(row.system, row.title(language)): row for row in graph.rows for language in graph.recipe.vse.test}
-    for table in (translation_table(written.own), retrieval_table(written.own, own)):
+    figures = own_results(written.results)
+    for table in (translation_table(figures), retrieval_table(figures, own)):
         if table.rows:
             table.show_lines()
     for sentence in written.sentences:

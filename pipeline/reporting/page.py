@@ -40,11 +40,6 @@ class Page:
     signatures: Sequence[str]
     results: Sequence[Result]
 
-    @property
-    def own(self) -> list[Result]:
-        """Those of the recipe's translators and rows alone."""
-        return [result for result in self.results if not result.table]
-
     def as_markdown(self) -> str:
         """All of it."""
         legend = [f"{row}: {text}" for row, text in self.legend.items()]

@@ -70,6 +70,11 @@ class Result:
     table: str = ""
 
 
+def own_results(results: Iterable[Result]) -> list[Result]:
+    """Those of the recipe's translators and rows, without those of its tables."""
+    return [result for result in results if not result.table]
+
+
 @dataclass(frozen=True)
 class Record:
     """A measured figure of a job, a line of `pipeline/results/<recipe>.csv`; it is only read, never computed by.

@@ -19,7 +19,7 @@ from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.opening import as_reranked, on_regions, sentences, trained_on
 from pipeline.reporting.page import Page, write_pages
 from pipeline.reporting.paper_tables import paper_tables, variants_of
-from pipeline.reporting.records import COUNTS_OF_CAPTIONS, record, records_of, rounded, write_results
+from pipeline.reporting.records import COUNTS_OF_CAPTIONS, own_results, record, records_of, rounded, write_results
 from pipeline.reporting.rerank import rerank_tables
 from pipeline.reporting.results import INTERVALS, NOT_RUN, R_AT_K, Figures, Seeds, Subject, by_line
 from pipeline.reporting.sts import sts_tables, sts_variants
@@ -89,7 +89,7 @@ def write_report(graph: Graph) -> Page:
     trained = [*translators.values(), *(row.job for row in rows)]
     dates = [workspace.manifest(job).get("finished", "")[:10] for job in trained if workspace.done(job)]
     title = recipe.name if recipe.name == figures.label else f"{recipe.name}: {figures.label}"
-    own = [result for result in figures.results if not result.table]
+    own = own_results(figures.results)
     page = Page(
         folder, title, max(dates, default=""),
         [

@@ -9,6 +9,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.reporting import opening
+from pipeline.reporting.records import own_results
 from pipeline.reporting.report import report, write_report
 from tests.modules.dual_networks import save
 from tests.pipeline.finished import finish, scores
@@ -126,7 +127,7 @@ def test_systems_of_tables_with_a_model_s_name_are_not_the_row(workspace: Worksp
         finish(workspace, job, {"test": {"en": scores(value)}}, [("en", files)])
     page = write_report(graph)
     assert "none (san) is the only row; it finds the right picture first for 90.0 of 100 captions" in page.sentences[0]
-    assert retrieval_table(page.own, {("san", "none"): row}).rows == [["none", "90.0"]]
+    assert retrieval_table(own_results(page.results), {("san", "none"): row}).rows == [["none", "90.0"]]
     assert {one.table: one.value for one in page.results if (one.split, one.metric) == ("test", "t2i_r1")} == values
     html = (page.folder / "report.html").read_text(encoding="utf-8")
     assert [html.count(f"san: none{table}<") for table in ("", " (few)", " (fewer)")] == [1, 1, 1]
