@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from pipeline.cli import app
-from pipeline.recipes.documentation import documented_keys
+from pipeline.recipes.documentation import OF_A_RECIPE, documented_keys
 from pipeline.recipes.loading import SECTIONS
 from pipeline.reporting.records import RECORDS, read_records
 
@@ -87,11 +87,13 @@ def _page_of(path: str) -> str | None:
 
 
 def _settings() -> str:
-    """All settings, a section each."""
+    """All settings: those of no section, then a section each."""
     lines = [
         "# Settings\n",
         "In a recipe (YAML) or on the command line: `--vse.epochs 30`, `--vse.epochs=30`. `.venv/bin/bildwort config "
         "keys SECTION` prints the same.\n",
+        "## Of the whole recipe\n",
+        *_definitions(OF_A_RECIPE),
     ]
     for section in ("corpus", "trainer", *(one for one in SECTIONS if one != "trainer")):
         lines += [f"## {section}\n", *_definitions(documented_keys(section))]

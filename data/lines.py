@@ -58,7 +58,7 @@ def read_text(path: Path, expected: str, bad: BadLines | None = None) -> str:
         raw = path.read_bytes()
         raw = _unpacked(raw, path) if path.suffix == ".gz" else raw
     try:
-        return _text(raw.decode("utf-8"))
+        return text_of(raw.decode("utf-8"))
     except UnicodeDecodeError:
         if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise DataError(f"{path}: it is UTF-16; expected UTF-8: save it as UTF-8 (`CSV UTF-8` in Excel)") from None
@@ -66,11 +66,16 @@ def read_text(path: Path, expected: str, bad: BadLines | None = None) -> str:
         if bad is None or b"\0" in raw:  # UTF-16 is no text of UTF-8 with some bad lines
             raise BadLinesError(list(problems.values())) from None
     bad.problems |= problems
-    return _text(raw.decode("utf-8", "replace"))
+    return text_of(raw.decode("utf-8", "replace"))
 
 
-def _text(decoded: str) -> str:
-    """Without a byte order mark, lines ended by newlines."""
+def text_of(decoded: str) -> str:
+    """Without a byte order mark, lines ended by newlines; see `read_lines`.
+
+    Examples:
+        >>> text_of("\\ufeffone\\rtwo"), text_of("one\\r\\ntwo")
+        ('one\\ntwo', 'one\\r\\ntwo')
+    """
     text = decoded.removeprefix("\ufeff")
     return text if "\n" in text else text.replace("\r", "\n")
 
@@ -95,12 +100,14 @@ def _unpacked(raw: bytes, path: Path) -> bytes:
 
 
 def byte_lines(path: Path, expected: str) -> Iterator[bytes]:
-    """Lines of a file with their newlines, undecoded, one by one, unpacked if the name ends in .gz; see `read_lines`.
+    """Lines of a file with their ends, undecoded, one by one, unpacked if the name ends in .gz; see `read_lines`.
 
     Raises:
         DataError: the file is missing or unreadable, or is not whole.
     """
     with _readable(path, expected), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        first = next(iter(file), b"")
+        yield from [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
         yield from file
 
 

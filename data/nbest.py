@@ -134,7 +134,10 @@ def _features(text: str, where: str) -> dict[str, float]:
     for name, numbers in values.items():
         if not numbers:
             raise DataError(f"{where}: feature {name!r} has no value; expected `{name}= value`")
-        features |= {name if len(numbers) == 1 else f"{name}_{place}": value for place, value in enumerate(numbers)}
+        own = {name if len(numbers) == 1 else f"{name}_{place}": value for place, value in enumerate(numbers)}
+        if twice := features.keys() & own.keys():
+            raise DataError(f"{where}: feature {min(twice)!r} stands twice; expected each once")
+        features |= own
     return features
 
 

@@ -76,7 +76,7 @@ def _read_text(path: Path, wanted: set[bytes], dim: int) -> tuple[dict[bytes, ND
         elif word in vectors:
             repeated.append(line)
         else:
-            vectors[word] = _vector(numbers, f"{path}:{line}")
+            vectors[word] = _vector(numbers, f"{path}:{line}", dim)
     if len(odd) * _MOST_ODD > rows:
         raise DataError(f"{path}:{odd[0]}: not UTF-8, as {len(odd):,} of {rows:,} rows; convert the file to UTF-8")
     warnings = []
@@ -133,7 +133,7 @@ def _wrong_width(path: Path, line: int, width: int, dim: int, first: bool) -> Da
     )
 
 
-def _vector(numbers: bytes, where: str) -> NDArray[np.float32]:
+def _vector(numbers: bytes, where: str, dim: int) -> NDArray[np.float32]:
     values = []
     for part in numbers.split():
         try:
@@ -141,6 +141,8 @@ def _vector(numbers: bytes, where: str) -> NDArray[np.float32]:
         except ValueError:
             text = part.decode(errors="replace")
             raise DataError(f"{where}: {text!r} is not a number; get the file again") from None
+    if len(values) != dim:
+        raise DataError(f"{where}: {len(values)} numbers behind the word; expected {dim}; get the file again")
     if not all(abs(value) <= _LARGEST for value in values):  # NaN neither
         raise DataError(f"{where}: a number is infinite or no number; get the file again")
     return np.array(values, dtype=np.float32)

@@ -3,11 +3,13 @@
 import ast
 import importlib
 import re
+import runpy
 
 import pytest
 import yaml
 
 from pipeline.cli import split_settings
+from pipeline.recipes.documentation import documented_keys
 from pipeline.recipes.loading import CONFIGS, load_recipe
 from tests.documentation import FOLDERS, PAGES, ROOT
 
@@ -53,6 +55,12 @@ def test_every_make_target_of_a_page_exists(name: str) -> None:
 def test_every_make_target_is_listed_by_help():
     documented = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.M))
     assert documented | {"help"} >= TARGETS
+
+
+def test_the_page_of_settings_has_all_that_the_command_prints():
+    page = runpy.run_path(str(ROOT / ".docs" / "hooks.py"))["_settings"]()
+    missing = [line for line in documented_keys() if line[0] not in " #" and f"`{line}`" not in page]
+    assert not missing
 
 
 COMMENTS = {path.stem: path.read_text(encoding="utf-8").replace("\n# ", " ") for path in CONFIGS.glob("*.yaml")}

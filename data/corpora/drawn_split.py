@@ -22,7 +22,9 @@ def drawn_split(images: Collection[str], count: int, seed: int, copies: Mapping[
         of[copies.get(name, name)].append(name)
     order = sorted(of, key=lambda name: (hashlib.sha256(f"{seed} {name}".encode()).digest(), name), reverse=True)
     split_of: dict[str, str] = {}
-    for split, most in (("val", count), ("test", 2 * count)):
-        while len(split_of) < most and order:
-            split_of |= dict.fromkeys(of[order.pop()], split)
+    for split in ("val", "test"):
+        drawn: list[str] = []
+        while len(drawn) < count and order:
+            drawn += of[order.pop()]
+        split_of |= dict.fromkeys(drawn, split)
     return split_of

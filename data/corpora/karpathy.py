@@ -277,12 +277,12 @@ def _split(
         return {name: split_called(images[name].split) or "train" for name in kept}
     in_all = {name for name in kept if any(images[name].sentences) or settings.language not in settings.languages}
     in_all = in_all.intersection(*({caption.image_id for caption in captions} for captions in translations.values()))
-    if len(in_all) < 2 * settings.drawn:
-        raise DataError(
-            f"karpathy: drawn is {settings.drawn}, for val and test, but only {len(in_all)} images have captions in "
-            f"{', '.join(settings.languages)}; draw fewer"
-        )
     copies = copies_of({name: pictures[name] for name in kept if name in pictures})
+    stay = {copies.get(name, name) for name in kept if name not in in_all}  # they train, and so do their copies
+    in_all = {name for name in in_all if copies.get(name, name) not in stay}
+    if len(in_all) < 2 * settings.drawn:
+        raise DataError(f"karpathy: drawn is {settings.drawn}, for val and test, but only {len(in_all)} images have "
+                        f"captions in {', '.join(settings.languages)}; draw fewer")  # fmt: skip
     drawn = drawn_split(in_all, settings.drawn, settings.drawn_seed, copies)
     return {name: drawn.get(name, "train") for name in kept}
 

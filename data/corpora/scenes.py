@@ -59,7 +59,7 @@ class ScenesSettings:
         validation: images to choose checkpoints on.
         test: images of the retrieval gallery, no two alike.
         twins: pairs of one English sentence and two pictures that differ in one sense.
-        captions: sentences an image and language that name two objects, 1 to 3.
+        captions: for each image and language, how many sentences name two objects: 1 to 3.
         short: further sentences of a training image that name one object, 0 to 3; so search and translation know short
             queries.
         varied: sentences of training images and without an image are as people type them: parts left out of short

@@ -44,6 +44,9 @@ class DualNetwork(nn.Module):
         ModelError: there is no such network.
     """
 
+    mean: Tensor
+    deviation: Tensor
+
     def __init__(
         self, config: dict[str, Any], pixels: dict[str, Any], text: dict[str, Any], towers: Towers = "both"
     ) -> None:
@@ -64,6 +67,8 @@ class DualNetwork(nn.Module):
                 setattr(network, name, None)
         self.network, self.pixels, self.words, self.towers = network, pixels, text, towers
         self.has_bias = hasattr(network, "logit_bias")
+        for name in ("mean", "deviation"):  # on the network's device, so that no step waits for a copy
+            self.register_buffer(name, torch.tensor(pixels[name]), persistent=False)
         self._trained: dict[str, Tower] = {}
         self.dim = int(_size(config))
         self.requires_grad_(False)
@@ -163,8 +168,7 @@ class DualNetwork(nn.Module):
         return torch.where(mask, tokens - 1, self.words["pad"]), mask
 
     def _pictures(self, pictures: Tensor) -> Tensor:
-        read = self.pixels
-        mean, deviation = (torch.tensor(read[name], device=pictures.device) for name in ("mean", "deviation"))
+        read, mean, deviation = self.pixels, self.mean, self.deviation
         if read["patches"] is None:
             values = widen(pictures).unflatten(1, (3, read["height"], read["width"])) * read["factor"]
             inputs = {"pixel_values": (values - mean[:, None, None]) / deviation[:, None, None]}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from modules.distributed import gather_rows, sum_over_ranks, touch
+from modules.distributed import gather_rows, sum_over_ranks
 from modules.draws import draws
 from modules.layers.caption_decoder import END, UNKNOWN
 from modules.layers.encoders import masked_mean
@@ -109,10 +109,8 @@ class GxnTraining(Retrieval):
 
     def _update(self, name: str, losses: Mapping[str, Tensor]) -> None:
         """Take a step of one optimizer, of its own parameters alone."""
-        optimizer, world = self._optimizers()[name], self.trainer.world_size
-        total = torch.stack(list(losses.values())).sum()
-        if world > 1:
-            total = total + touch(self.parameters())
+        optimizer = self._optimizers()[name]
+        total = self.with_all_parameters(torch.stack(list(losses.values())).sum())
         self.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, enabled=False):  # else what forward protects is rounded on the way back
             self.manual_backward(total)

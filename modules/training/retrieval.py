@@ -275,11 +275,14 @@ class Retrieval(RankedModule):
         """Return the sum of all losses, and each of them without its gradient, with what the model measured."""
         self._draws, self._watched = 0, None
         losses = self.losses(batch)
-        total = torch.stack(list(losses.values())).sum()
-        if self.trainer.world_size > 1:
-            total = total + touch(self.parameters())
+        total = self.with_all_parameters(torch.stack(list(losses.values())).sum())
         figures = {name: figure.detach() for name, figure in (losses | self.model.figures).items()}
         return total, figures if self._watched is None else figures | {_WATCHED: self._watched}
+
+    def with_all_parameters(self, total: Tensor) -> Tensor:
+        """Return a loss that reaches every parameter (`touch`): for ranks, and for weight decay, which skips others."""
+        alone = self.trainer.world_size == 1 and not self.hparams["weight_decay"]
+        return total if alone else total + touch(self.parameters())
 
     def log_losses(self, total: Tensor, losses: dict[str, Tensor], batch: Batch) -> None:
         """Log the losses, what the model measured, and the total number of captions on all devices."""

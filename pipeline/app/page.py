@@ -19,7 +19,7 @@ from data.pictures import SUFFIXES
 from pipeline.app.page_picture import similar, uploaded
 from pipeline.app.page_results import SearchRequest, results
 from pipeline.app.page_start import introduction, start
-from pipeline.app.page_text import errors_shown, plain
+from pipeline.app.page_text import LONGEST, errors_shown, plain
 from pipeline.app.page_translation import demonstration
 from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError
@@ -28,7 +28,6 @@ from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.generation import POINTER
 from pipeline.gallery.hits import no_gallery
 
-LONGEST = 1000  # characters of a query; the model reads 100 words
 _DETECT, _LANGUAGE = "detect", "language"
 _QUERY, _EXAMPLE, _DEMONSTRATED, _UPLOADS = "q", "example", "demonstrated", "uploads"  # what a session keeps
 _ADDRESS = "address"  # the query and the language that the session last read in the page's address, or wrote there

@@ -18,6 +18,7 @@ from pipeline.errors import RecipeError
 from pipeline.gallery.hits import Hit
 from pipeline.visualization.pictures import read_thumbnail
 
+LONGEST = 1000  # characters of a query, and of a sentence to translate; the models read 100 words
 SIZE, _THINNEST = 320, 8  # pixels of the longer side of a picture, and least of the shorter one
 RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")  # behind white words, of frames
 _SPACES = str.maketrans("\n\t", "  ")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.languages import language_name
-from pipeline.app.page_text import BROWN, GREEN, errors_shown, marked, plain, thumbnail
+from pipeline.app.page_text import BROWN, GREEN, LONGEST, errors_shown, marked, plain, thumbnail
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.examples import Ambiguous, Sentence
 from pipeline.gallery.gallery import Gallery
@@ -85,7 +85,7 @@ def compare_translations(
     """
     text, source = sentence
     typed = st.text_input(
-        f"Sentence to translate ({language_name(source)})", text, max_chars=300, key=f"to-{where}-{text}"
+        f"Sentence to translate ({language_name(source)})", text, max_chars=LONGEST, key=f"to-{where}-{text}"
     )
     if not (typed or "").strip():
         return

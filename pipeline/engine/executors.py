@@ -167,8 +167,8 @@ def gpus_of(recipe: Recipe) -> list[str]:
 
     if not may_use_gpus(recipe) or not torch.cuda.is_available():
         return []
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+    named, count = os.environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()  # CUDA stops at a wrong name
+    return named.split(",")[:count] if named else [str(number) for number in range(count)]
 
 
 def processes_for(recipe: Recipe, gpus: Sequence[str]) -> int:

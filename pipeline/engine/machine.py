@@ -125,6 +125,16 @@ def by_srun() -> bool:
     return {"SLURM_PROCID", "SLURM_STEP_ID"} <= os.environ.keys() and not by_hand and tasks.isdigit() and int(tasks) > 1
 
 
+def processes_of_run() -> int | None:
+    """How many processes share this run, once they have met or torchrun has started them; None: it is not known."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    known = os.environ.get("WORLD_SIZE", "") if "TORCHELASTIC_RUN_ID" in os.environ else ""
+    return int(known) if known.isdigit() else None
+
+
 def run_id() -> str:
     """An id that all ranks of one run share and no other run on the machine has."""
     if "TORCHELASTIC_RUN_ID" in os.environ:

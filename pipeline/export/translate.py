@@ -12,7 +12,7 @@ import numpy as np
 
 from data.casing import Casing
 from data.errors import DataError
-from data.lines import read_lines
+from data.lines import read_lines, text_of
 from data.nbest import Candidate, nbest_lines
 from data.reading import Words
 from data.regions import RegionStore, write_regions
@@ -189,7 +189,7 @@ def _standard_input() -> list[str]:
         raise RecipeError("translate: the standard input is closed; name a file by --input")
     raw = sys.stdin.buffer.read()
     try:
-        lines = raw.decode("utf-8").removeprefix("\ufeff").split("\n")
+        lines = text_of(raw.decode("utf-8")).split("\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(f"standard input:{line}: not UTF-8 ({error.reason}); convert it to UTF-8") from None

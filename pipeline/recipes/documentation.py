@@ -15,11 +15,12 @@ from pipeline.recipes.settings import CorpusSettings, Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
 
 _WIDTH = 110
-_OF_A_RECIPE = (
+OF_A_RECIPE = (
     "base: str", "    Another recipe, a name or a file, over which this one is laid; its tables are left out.",
     "seed: int = 0", "    The seed of everything that has no list of seeds (vse.seeds).",
     "tables: dict", "    Tables of `bildwort table`: title, systems, published figures (.docs/pages/evaluate.md).",
 )  # fmt: skip
+"""Of the settings that stand in no section: lines as `documented_keys` gives them."""
 
 
 def documented_recipe(recipe: Recipe) -> str:
@@ -47,7 +48,7 @@ def documented_keys(section: str | None = None) -> Iterator[str]:
     if section is not None and section not in kinds:
         raise RecipeError(f"config keys: no section {section!r}; there are {', '.join(kinds)}")
     if section is None:
-        yield from _OF_A_RECIPE
+        yield from OF_A_RECIPE
     for name, kind in kinds.items():
         if section in (None, name):
             yield from _keys(kind, name)

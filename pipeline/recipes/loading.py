@@ -209,7 +209,7 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
     every = [recipe.vse, *(system.vse for table in recipe.tables.values() for system in table.systems.values())]
     used = any(vse.first or vse.by_likelihood for vse in every) or recipe.vse.reranker or recipe.refused
     if recipe.vse.first_k != VseSettings().first_k and not used:
-        raise RecipeError(f"{where}: vse.first_k is {recipe.vse.first_k}, but nothing is re-ranked; set vse.first, "
+        raise RecipeError(f"{where}: vse.first_k is {recipe.vse.first_k}, but nothing is reranked; set vse.first, "
                           "vse.by_likelihood or vse.reranker, or leave it out")  # fmt: skip
     return recipe
 

@@ -69,12 +69,12 @@ def as_reranked(graph: Graph, lines: Seeds, results: Sequence[Result]) -> list[s
         results: figures of finished rows.
     """
     if graph.reranker is not None and not is_better(graph.reranker, graph.workspace):
-        return [f"Search does not re-rank: {system} is not better on validation." for system, _ in lines]
+        return [f"Search does not rerank: {system} is not better on validation." for system, _ in lines]
     firsts = [
         f"{of_row['first'].value:.1f} ({language_name(language)})"
         for language in graph.recipe.vse.test for key in lines if (of_row := _figures(results, *key, language))
     ]  # fmt: skip
-    return [f"Search re-ranks ({system}): the right picture is then first for {_and(firsts)} of 100 captions."
+    return [f"Search reranks ({system}): the right picture is then first for {_and(firsts)} of 100 captions."
             for system, _ in lines if firsts]  # fmt: skip
 
 

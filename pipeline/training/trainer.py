@@ -28,7 +28,7 @@ from modules.training.graphs import StepGraphs
 from pipeline.engine.console import CONSOLE, debug, info
 from pipeline.engine.executors import GPU_JOBS
 from pipeline.engine.job import DIGITS
-from pipeline.engine.machine import duration, peak_memory_mb, started_together
+from pipeline.engine.machine import duration, peak_memory_mb, processes_of_run, started_together
 from pipeline.errors import RecipeError
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe
@@ -134,7 +134,8 @@ def make_trainer(
     """A Lightning trainer for a recipe's settings; its progress bars are drawn in a terminal alone.
 
     Raises:
-        RecipeError: a device is requested that is not there, or a logger that cannot begin.
+        RecipeError: a device is requested that is not there, a logger that cannot begin, or another number of processes
+            than this run has.
     """
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -150,7 +151,7 @@ def make_trainer(
     own = [*callbacks, TensorFloat()] if precision == "tf32" else callbacks
     alone = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ and not started_together() else []
     try:
-        return pl.Trainer(
+        trainer = pl.Trainer(
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.num_nodes,
             strategy=settings.strategy, precision="32-true" if precision == "tf32" else precision,
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
@@ -160,6 +161,13 @@ def make_trainer(
     except (ValueError, TypeError, RuntimeError, MisconfigurationException, ImportError) as error:
         reason = one_line(error, 1000)
         raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None
+    there = processes_of_run()
+    if there is not None and there != trainer.world_size:
+        raise RecipeError(
+            f"{there} processes share this run, but trainer.devices × trainer.num_nodes of this stage is "
+            f"{trainer.world_size}; run the stage by a command of its own, or let both be the same"
+        )
+    return trainer
 
 
 def _share_gpu() -> None:

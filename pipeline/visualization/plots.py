@@ -25,6 +25,7 @@ GREY = "#59636e"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Of Okabe and Ito, which colour-blind people tell apart."""
 _SHAPES = "os^Dv<>PX*hp"
+_NO_FONT = "Glyph .* missing from"  # a warning: no font of the letter's script is installed
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,11 @@ def as_label(text: str) -> str:
 
 def as_svg(figure: Figure) -> str:
     """The figure as an element of a page; the same figure gives the same text."""
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "bildwort", "font.family": "sans-serif"}):
+    with (
+        mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "bildwort", "font.family": "sans-serif"}),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", _NO_FONT)  # the browser has fonts of its own
         figure.savefig(written := io.StringIO(), format="svg", metadata={"Date": None, "Creator": None})
     text = written.getvalue()
     return text[text.index("<svg") :]
@@ -167,6 +172,6 @@ def as_pixels(figure: Figure) -> NDArray[np.uint8]:
             text.set_fontfamily([*mpl.rcParams["font.sans-serif"][:1], *installed_fonts()])
     canvas = FigureCanvasAgg(figure)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # of a script for which no font is installed
+        warnings.filterwarnings("ignore", _NO_FONT)
         canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

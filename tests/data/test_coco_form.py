@@ -10,6 +10,7 @@ import pytest
 from data.corpora.coco_form import id_of
 from data.corpora.karpathy import KarpathySettings, read
 from data.errors import DataError
+from data.findings import pictures_in_two_splits
 from tests.data.layouts import entries, write_json
 
 
@@ -45,6 +46,23 @@ def test_captions_are_read_with_their_places_and_a_drawn_split(tmp_path: Path) -
     split_of = {caption.image_id: caption.split for caption in corpus.captions}
     assert Counter(split_of.values()) == {"train": 4, "val": 2, "test": 2}
     assert corpus.pictures["sub/3"] == tmp_path / "pictures" / "sub" / "3.jpg"
+
+
+def test_copies_of_a_picture_are_drawn_together_and_not_where_one_lacks_a_language(tmp_path: Path) -> None:
+    """Of 20 images each two have one picture; of the last four pairs one image alone has a Czech caption."""
+    (tmp_path / "pictures" / "sub").mkdir(parents=True)
+    for number in range(20):
+        (tmp_path / "pictures" / "sub" / f"{number}.jpg").write_text(f"picture {number // 2:02d}")
+    write_coco(tmp_path, images(20), annotations(20))
+    (tmp_path / "cs.tsv").write_text("".join(f"{100 + k}\tpes {k}\n" for k in [*range(12), *range(12, 20, 2)]))
+    both = {"languages": ["en", "cs"], "translated": {"cs": "cs.tsv"}, "pictures": "pictures"}
+    for seed in range(1, 9):
+        corpus = load(tmp_path, drawn=3, drawn_seed=seed, **both)
+        split_of = {caption.image_id: caption.split for caption in corpus.captions}
+        assert Counter(split_of.values()) == {"train": 12, "val": 4, "test": 4}  # 3 at least
+        assert [*pictures_in_two_splits(corpus)] == []
+    with pytest.raises(DataError, match="only 12 images have captions in en, cs; draw fewer"):
+        load(tmp_path, drawn=7, **both)
 
 
 @pytest.mark.parametrize("write", [str, float, "{:012d}".format, "{}.0".format, " {} ".format])

@@ -88,6 +88,7 @@ def test_further_features_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
         ("0 ||| a ||| 1 x\n", "lists:1: feature F1 is 'x'; expected a finite number"),
         ("0 ||| a ||| lm= 1 ||| inf\n", "lists:1: score is 'inf'; expected a finite number"),
         ("0 ||| a ||| lm= 1 lm= 2\n", "lists:1: feature 'lm' stands twice"),
+        ("0 ||| a ||| lm= 1 2 lm_0= 3\n", "lists:1: feature 'lm_0' stands twice"),
         ("0 ||| a ||| lm= tm= 2\n", "lists:1: feature 'lm' has no value"),
         ("0 ||| a |||  ||| 1\n", "lists:1: no feature; expected"),
         ("0 ||| a ||| lm= 1\n0 ||| a ||| lm= 1 2\n", "lists:2: features are lm_0, lm_1; expected those of line 1, lm"),

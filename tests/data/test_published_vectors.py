@@ -86,6 +86,7 @@ def test_a_few_rows_that_are_not_utf8_are_left_out_with_one_warning(tmp_path: Pa
         ("no vectors\n", r":1: vectors of 1 numbers"),
         ("text\n", r":1: 0 numbers behind the word"),
         ("a 1 2 3\nhund 1 x 3\n", r":2: 'x' is not a number"),
+        ("a 1 2 3\nhund 1  2\n", r":2: 2 numbers behind the word; expected 3"),
         ("hund 1 inf 3\n", r":1: a number is infinite or no number"),
         ("a 1 2 3\nHund 1 2 nan\n", r":2: a number is infinite or no number"),
         ("hund 1 2 1e39\n", r":1: a number is infinite or no number"),  # of single precision

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from data.corpora.folder import FolderSettings, read
 from data.errors import BadLinesError, DataError
-from data.lines import read_lines
+from data.lines import byte_lines, read_lines
 from data.tables import captions_in, columns_of, is_missing, read_table
 from tests.data.layouts import write_folder
 
@@ -276,3 +276,6 @@ def test_lines_may_end_as_on_macs(separator: str, tmp_path: Path) -> None:
     assert read_table(tmp_path / "1.tsv", "captions").rows == [(1, ["1.jpg", "a dog"]), (2, ["2.jpg", "a cat"])]
     (tmp_path / "1.txt").write_bytes(b"\xef\xbb\xbfa dog\ra cat")
     assert read_lines(tmp_path / "1.txt", "captions") == ["a dog", "a cat"]
+    assert [line.rstrip() for line in byte_lines(tmp_path / "1.txt", "")] == [b"\xef\xbb\xbfa dog", b"a cat"]
+    (tmp_path / "1.txt").write_bytes(b"one\rtwo\nthree\r")
+    assert [*byte_lines(tmp_path / "1.txt", "")] == [b"one\rtwo\n", b"three\r"]

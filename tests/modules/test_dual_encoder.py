@@ -158,6 +158,16 @@ def test_no_value_decides_a_shape(networks: Networks, kind: str) -> None:
     assert sum(weights[name].grad is not None for name in trained) > 0.9 * len(trained)
 
 
+@pytest.mark.parametrize("kind", ["siglip2", "clip"])
+def test_no_step_makes_a_tensor_of_numbers_of_the_host(networks: Networks, kind: str, monkeypatch) -> None:
+    """A GPU's host would wait for the copy: what pixels are scaled by lies beside the weights, but is not saved."""
+    model = made(networks(kind))
+    assert not [name for name in model.state_dict() if name.endswith(("mean", "deviation"))]
+    numbers = 6 * 3 * 8**2 + 2 if kind == "siglip2" else PIXELS  # patches, and how many there are
+    monkeypatch.setattr(torch, "tensor", lambda *_, **more: pytest.fail(f"{more}"))
+    model.encode_images(torch.ones(2, 1, numbers), torch.ones(2, 1).bool())
+
+
 @pytest.fixture(scope="module")
 def pictured(tmp_path_factory) -> Corpus:
     """A corpus whose images are pictures of noise."""

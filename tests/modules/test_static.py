@@ -90,6 +90,16 @@ def test_both_forms_have_one_loss_and_one_gradient(name: str, more: dict[str, An
         torch.testing.assert_close(*torch.broadcast_tensors(ours, theirs), rtol=1e-6, atol=1e-9, msg=parameter)
 
 
+def test_weight_decay_reaches_an_encoder_without_captions_in_both_forms() -> None:
+    """And with several ranks: nothing is French, so its encoder has a gradient of zero, and not none."""
+    module, batch = module_of("pivot-sym", weight_decay=0.001), batch_of()
+    for static in (False, True):
+        module.zero_grad()
+        with static_shapes(static):
+            module.total_loss(dict(batch))[0].backward()
+        assert not [name for name, parameter in module.named_parameters() if parameter.grad is None]
+
+
 @pytest.mark.parametrize(("name", "more"), SETTINGS, ids=[f"{name}-{more}" for name, more in SETTINGS])
 def test_padding_to_few_shapes_changes_nothing(name: str, more: dict[str, Any]) -> None:
     module, batch = module_of(name, **more), batch_of()

@@ -103,6 +103,16 @@ def test_too_long_a_query_is_cut_and_said_so(used: Tiny, monkeypatch) -> None:
     assert any(one.value.endswith("…”") for one in page.markdown)
 
 
+def test_a_sentence_is_translated_as_far_as_it_is_searched_for(used: Tiny, own: Path, monkeypatch) -> None:
+    sentence = " ".join(["a red bat and"] * 30)
+    page = search(opened(used.workspace.root / "tiny" / "gallery", monkeypatch, both="false"), sentence)
+    picture = next(own.glob("*.png"))
+    page.file_uploader[0].set_value((picture.name, picture.read_bytes(), "image/png")).run()
+    assert not page.exception
+    (field,) = [one for one in page.text_input if one.label.startswith("Sentence to translate")]
+    assert len(sentence) <= field.proto.max_chars
+
+
 def test_a_query_that_is_typed_is_a_step_of_the_history(used: Tiny, monkeypatch) -> None:
     page = opened(used.workspace.root / "tiny" / "gallery", monkeypatch, top="3")
     page.text_input(key="q").set_value("a red bat").run()

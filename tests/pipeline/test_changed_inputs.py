@@ -86,7 +86,8 @@ def test_pictures_that_are_made_here_move_with_the_artifacts(tmp_path: Path, mon
     recipe = load_recipe(
         "scenes",
         [f"--corpus.{part}=4" for part in ("validation", "test", "twins")]
-        + ["--corpus.train=60", "--corpus.retrieval=40"],
+        + ["--corpus.train=12", "--corpus.retrieval=8", "--corpus.text_pairs=40"]
+        + ["--regions.regions=3", "--regions.size=64"],
     )
     assert recipe.corpus.root is not None
     corpus = ran(workspace, prepare.corpus_job(recipe, workspace))

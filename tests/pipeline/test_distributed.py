@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from filelock import FileLock
 
 from pipeline.engine.job import Job
@@ -211,3 +212,17 @@ def test_srun_that_lightning_refuses_is_one_line(monkeypatch) -> None:
         make_trainer(TrainerSettings(accelerator="cpu", devices=2, progress=False))
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "x")
     assert not started_together()
+
+
+def test_a_stage_with_another_number_of_processes_than_the_run_is_refused(monkeypatch) -> None:
+    for name, value in {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RecipeError, match=r"2 processes share this run, but trainer\.devices × .* is 1; run the"):
+        make_trainer(TrainerSettings(accelerator="cpu", progress=False))
+
+
+def test_a_stage_on_one_device_behind_one_on_two_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(RecipeError, match=r"2 processes share this run"):
+        make_trainer(TrainerSettings(accelerator="cpu", progress=False))

@@ -130,6 +130,8 @@ def test_the_gpus_are_those_that_cuda_shows(monkeypatch) -> None:
     assert executors.gpus_of(load_recipe("scenes", [])) == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-ab")
     assert executors.gpus_of(load_recipe("scenes", [])) == ["3", "GPU-ab"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")  # of a machine that has two: CUDA shows those that are there
+    assert executors.gpus_of(load_recipe("scenes", [])) == ["0", "1"]
     assert executors.gpus_of(load_recipe("scenes", ["--trainer.accelerator=cpu"])) == []
 
 

@@ -82,9 +82,9 @@ def test_what_search_finds_is_told_where_a_second_model_orders_it(workspace: Wor
     found = np.ones(120, dtype=int)
     files = {"text_to_image": found, "image_to_text": found, "caption_image": np.arange(120)}
     finish(workspace, row.job, {"test": {"en": scores(98.0)}}, [("en", files)])
-    (line,) = [line for line in sentences(workspace, {}, "none", "mmt-f") if line.startswith("Search re-ranks")]
+    (line,) = [line for line in sentences(workspace, {}, "none", "mmt-f") if line.startswith("Search reranks")]
     assert line == (
-        f"Search re-ranks ({row.system}): the right picture is then first for 98.0 (English) of 100 captions."
+        f"Search reranks ({row.system}): the right picture is then first for 98.0 (English) of 100 captions."
     )
 
 

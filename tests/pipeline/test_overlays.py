@@ -92,7 +92,7 @@ def test_a_row_s_name_may_be_a_number(tmp_path: Path) -> None:
     ("multi30k-flickr8k-few", ["--mmt.finetune.steps=100"], "changes nothing, as the translators are those of"),
     ("multi30k-flickr8k-few", ["--augment.captions=multi30k", "--augment.searches={}"], "(augment.captions); give it"),
     ("scenes", ["--vse.reranker.model=null", "--vse.reranker={}", "--vse.reranker=null", "--vse.first_k=9"],
-     "vse.first_k is 9, but nothing is re-ranked; set vse.first"),
+     "vse.first_k is 9, but nothing is reranked; set vse.first"),
     ("scenes", ["--regions.model=./vit", "--regions.size=64"], "regions.size is 64, which the built-in extractor"),
     ("scenes", ["--augment.searches.wide={diversity: 0.7}"], "diversity is 0.7, between groups, but groups is 1"),
     ("scenes", ["--vse.row_settings.mt-f={model: student, teacher: {row: xx}}"],

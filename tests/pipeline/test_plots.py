@@ -1,6 +1,7 @@
 """Plots and the report's page: what they show, that they need nothing else, and the joint space in TensorBoard."""
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,12 @@ def test_names_are_no_formulas_and_none_is_left_out() -> None:
     assert "_mt" in as_svg(curves("$", "BLEU", {"_mt": [(1, 2.0)]}))
 
 
+def test_letters_that_no_font_of_ours_has_are_left_to_the_browser_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "日本語" in as_svg(intervals("recall", [("日本語", 50.0, 48.0, 52.0)]))
+
+
 def test_captions_are_no_markup_in_tensorboard() -> None:
     text = "![x](https://host/t.png) *a* `b` <b> | c"
     shown = markdown_to_safe_html(f"| {plain(text)} |\n|---|\n| d |")
@@ -71,6 +78,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert "san: mmt-f" in text
     assert not re.search(r"""(src|href)=["'](?!data:|#)""", text.replace('xlink:href="#', ""))
     assert '<td class="number">not run</td>' in text
+    assert re.search(r"\bdt {[^}]*padding-right", text)  # else a long name of a row touches what it is trained on
 
 
 def test_a_report_plots_what_was_trained(tiny: Tiny, capsys) -> None:

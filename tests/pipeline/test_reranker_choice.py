@@ -50,7 +50,7 @@ def test_it_is_taken_if_it_is_better_on_validation(second: dict, first: dict, be
     said = as_reranked(SimpleNamespace(reranker=row, workspace=workspace, recipe=SimpleNamespace(
         vse=SimpleNamespace(test=["en"]))), {("scan on the first 100 of san", "human"): [row]}, [])  # fmt: skip
     assert said == ([] if better else [
-        "Search does not re-rank: scan on the first 100 of san is not better on validation."])  # fmt: skip
+        "Search does not rerank: scan on the first 100 of san is not better on validation."])  # fmt: skip
 
 
 def test_one_that_writes_captions_or_draws_is_exported_for_that() -> None:

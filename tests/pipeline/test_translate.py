@@ -119,6 +119,12 @@ def test_what_says_nothing_on_the_way_is_translated_no_further(tiny: Tiny, capsy
         hops.clear()
 
 
+def test_lines_of_standard_input_may_end_as_on_macs(tiny: Tiny, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", Stdin("a red ball\ra blue bat\r"))
+    assert tiny.main("translate", "--with", "mt:en-de") == 0
+    assert "2 lines by mt:en-de" in capsys.readouterr().err
+
+
 def test_what_is_too_long_on_the_way_is_counted(tiny: Tiny, capsys, monkeypatch) -> None:
     def long(network, bpe, sentences, *arguments):
         assert max(map(len, sentences)) <= 100
