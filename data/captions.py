@@ -117,6 +117,38 @@ def read_captions(path: Path, tokens: bool = False) -> "Dataset":
     return _dataset(table.select(_SCHEMA.names))
 
 
+def listed_captions(path: Path) -> list[Caption]:
+    """The captions of a table as objects; raises as `read_captions`."""
+    captions = read_captions(path)
+    return [Caption(*row) for row in zip(*(captions[name][:] for name in _SCHEMA.names), strict=True)]
+
+
+def training_images(captions: Sequence[Caption]) -> list[str]:
+    """The training images that have a caption in any language, in their order.
+
+    Examples:
+        >>> splits = {"2.jpg": "train", "1.jpg": "val"}
+        >>> training_images([Caption(image, "0", "en", "a dog", split) for image, split in splits.items()])
+        ['2.jpg']
+    """
+    return list(dict.fromkeys(caption.image_id for caption in captions if caption.split == "train"))
+
+
+def refuse_held_out(source: Iterable[Caption], human: Iterable[Caption]) -> None:
+    """Refuse to translate a caption whose image is in any split but train.
+
+    Raises:
+        DataError: there is one.
+    """
+    split_of = {caption.image_id: caption.split for caption in human}
+    for caption in source:
+        if split_of.get(caption.image_id) != "train":
+            raise DataError(
+                f"caption {caption.caption_id!r}: its image is in split {split_of.get(caption.image_id)!r}; only "
+                "captions of training images are translated"
+            )
+
+
 def choose(captions: "Dataset", split: str, types: Collection[str]) -> "Dataset":
     """The captions of a split that are of some types (`en/human`).
 
@@ -130,6 +162,20 @@ def choose(captions: "Dataset", split: str, types: Collection[str]) -> "Dataset"
     rows = captions.with_format("arrow")[:]
     of_types = pc.is_in(types_of(rows), pa.array(sorted(types), pa.string()))
     return _dataset(rows.filter(pc.and_(pc.equal(rows["split"], split), of_types)))
+
+
+def human_cells(captions: "Dataset", split: str, *columns: str) -> list[tuple[str, ...]]:
+    """The cells of some columns, of each caption of a split that people wrote.
+
+    Examples:
+        >>> human = Caption("1.jpg", "0", "en", "a dog", "train")
+        >>> translated = Caption("1.jpg", "1", "de", "ein Hund", "train", "mt:en-de", parent="0")
+        >>> human_cells(table_of([human, translated]), "train", "image_id", "text")
+        [('1.jpg', 'a dog')]
+    """
+    rows = captions.with_format("arrow")[:]
+    own = rows.filter(pc.and_(pc.equal(rows["split"], split), pc.equal(rows["source"], HUMAN)))
+    return list(zip(*(own[name].to_pylist() for name in columns), strict=True))
 
 
 def references_of(captions: "Dataset", language: str, split: str) -> dict[str, list[list[str]]]:

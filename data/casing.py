@@ -3,7 +3,9 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
+from data.captions import TRAINING_SPLITS, read_captions
 from data.characters import capitalised, composed, lowered
 
 _LETTERS = r"\w[\w\u0300-\u036f]*"  # with accents that no one character has
@@ -42,6 +44,13 @@ class Casing:
             for word in [] if text == text.upper() else _WORD.findall(text)[1:]:
                 counts[lowered(word, language)][word] += 1
         return cls((forms.most_common(1)[0][0] for forms in counts.values()), language)
+
+    @classmethod
+    def of_corpus(cls, captions: Path, language: str) -> "Casing":
+        """Learn it from the training captions of a caption table; raises as `read_captions`."""
+        table = read_captions(captions)
+        rows = zip(table["split"][:], table["language"][:], table["text"][:], strict=True)
+        return cls.learn((text for split, of, text in rows if split in TRAINING_SPLITS and of == language), language)
 
     @property
     def forms(self) -> list[str]:

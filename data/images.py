@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
+from statistics import median
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ T = TypeVar("T")
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """Formats that are read, by Pillow's names; cameras' MPO is opened as JPEG. Others of its plug-ins start programs."""
 _CHUNK = 256  # pictures that a process checks at a time
+_SAMPLE = 500  # pictures whose sizes are looked at
 _LARGEST = 2**25  # pixels; a larger picture is reduced before anything else is done with it
 _MOST, _MOST_OF_JPEG = 2**28 // 3, 2**28  # pixels that are read; a JPEG is decoded in a smaller size at once
 Image.MAX_IMAGE_PIXELS = _MOST_OF_JPEG  # Pillow's own limit refuses pictures of phones
@@ -107,6 +109,20 @@ def size_of(path: Path) -> tuple[int, int]:
         DataError: as `require_picture`.
     """
     return _read(path, lambda image: image.size)
+
+
+def sizes_in_words(pictures: Sequence[Path]) -> str:
+    """The usual width and height of pictures, and those of the smallest and the largest, of a sample of many."""
+    sizes = []
+    for path in pictures[:: max(1, len(pictures) // _SAMPLE)]:
+        with suppress(DataError):  # the stage prepare names it
+            sizes.append(size_of(path))
+    if not sizes:
+        return "none readable"
+    usual = [int(median(side)) for side in zip(*sizes, strict=True)]
+    shown = (usual, min(sizes, key=math.prod), max(sizes, key=math.prod))
+    usually, least, most = ("×".join(map(str, size)) for size in shown)
+    return f"{usually} pixels" + (f" ({least} to {most})" if least != most else "")
 
 
 def format_of(content: bytes) -> str | None:

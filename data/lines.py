@@ -111,6 +111,22 @@ def byte_lines(path: Path, expected: str) -> Iterator[bytes]:
         yield from file
 
 
+def caption_lines(path: Path) -> Iterator[str]:
+    """The captions of a text file, one a line, one by one; see `byte_lines`.
+
+    Raises:
+        DataError: the file is missing or unreadable, is not whole, or a line is not UTF-8 or empty.
+    """
+    for number, line in enumerate(byte_lines(path, "a caption a line"), 1):
+        try:
+            text = line.decode("utf-8").removeprefix("\ufeff" if number == 1 else "").strip()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}:{number}: not UTF-8 ({error.reason}); convert the file") from None
+        if not text:
+            raise DataError(f"{path}:{number}: the caption is empty; leave the line out")
+        yield text
+
+
 @contextmanager
 def _readable(path: Path, expected: str) -> Iterator[None]:
     """Turn errors of reading a file into a `DataError`."""

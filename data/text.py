@@ -7,6 +7,8 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from tokenizers import Tokenizer
 from tokenizers.decoders import Metaspace as MetaspaceDecoder
@@ -294,3 +296,19 @@ class JointBPE:
 def _pieces(tokens: Sequence[str]) -> list[str]:
     """Sub-words without the sign of a word's beginning."""
     return [piece for token in tokens if (piece := token.removeprefix(_START))]
+
+
+def mean_by_word(tokens: Sequence[str], weights: Sequence[Sequence[float]]) -> list[tuple[str, NDArray[np.floating]]]:
+    """Sub-words put together to words, with the mean of their weights.
+
+    Examples:
+        >>> mean_by_word(["▁ein", "▁hu", "nd"], [[1, 0], [0, 1], [1, 0]])
+        [('ein', array([1., 0.])), ('hund', array([0.5, 0.5]))]
+    """
+    words: list[tuple[str, list[Sequence[float]]]] = []
+    for token, share in zip(tokens, weights, strict=True):
+        if token.startswith(_START) or not words:
+            words.append((token.lstrip(_START), [share]))
+        else:
+            words[-1] = (words[-1][0] + token, [*words[-1][1], share])
+    return [(word, np.array(shares).mean(0)) for word, shares in words]

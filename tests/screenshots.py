@@ -20,6 +20,7 @@ import psutil
 from PIL import Image
 
 from data.captions import HUMAN, read_captions
+from data.casing import Casing
 from data.processes import cores
 from pipeline.corpus.prepare import about_corpus, pictures_of
 from pipeline.engine.console import info
@@ -29,7 +30,6 @@ from pipeline.gallery.gallery import gallery_of
 from pipeline.gallery.index_command import index
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
-from pipeline.translation.augment import casing_in
 from pipeline.translation.evaluation import read_translations
 from pipeline.visualization.pictures import BLACK, GREEN, GREY, Line, picture_sheet
 
@@ -121,7 +121,7 @@ def translated_twins(graph: Graph, twin: Mapping[str, str]) -> Image.Image:
     """
     jobs, workspace = graph.translators, graph.workspace
     corpus = workspace.folder(graph.corpus)
-    pictures, casing = pictures_of(corpus), casing_in(corpus, "de")
+    pictures, casing = pictures_of(corpus), Casing.of_corpus(corpus / "captions.parquet", "de")
     found = {
         system: {row["image_id"]: row for row in read_translations(workspace.folder(jobs[f"{system}-en-de"]), "twins")}
         for system in ("mt", "mmt")

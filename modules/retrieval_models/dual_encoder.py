@@ -1,5 +1,6 @@
 """Dual encoders of `transformers` as retrieval models, and students that learn their space, or another model's."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -161,6 +162,30 @@ class DualEncoder(OnImageVectors):
         if self.network is None:
             raise ModelError("vse.pretrained names no dual encoder; name a folder or a model of the hub")
         return self.network
+
+
+def pretrained_encoder(
+    name: str, network: dict[str, Any], numbers: int, vocabulary_size: int = 0, languages: Sequence[str] = ()
+) -> tuple[DualEncoder, dict[str, Any]]:
+    """A dual encoder with the weights of its network as they are, and the arguments that it is made by.
+
+    Args:
+        name: of the network, a folder or a name on the hub.
+        network: `dual_network_arguments` of it, and which towers it has.
+        numbers: of a picture that it is given.
+        vocabulary_size: of what it reads words with; 0: it has no text tower.
+        languages: of the captions that it will read.
+
+    Raises:
+        ModelError: there is no such network.
+    """
+    arguments: dict[str, Any] = {
+        "region_dim": numbers, "vocabulary_size": vocabulary_size, "languages": list(languages), "pretrained": name,
+        "image": "full", "network": network,
+    }  # fmt: skip
+    model = DualEncoder(**arguments)
+    model._network().load(name)
+    return model, arguments
 
 
 @register("student")

@@ -3,11 +3,12 @@
 Only the listed results get these scores, so they may be slow and the gallery large.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from modules.errors import ModelError
@@ -15,6 +16,36 @@ from modules.metrics.retrieval import RetrievalRanks, require_finite, require_li
 from modules.search.encodings import Encodings, Similarity
 from modules.search.index import VectorIndex
 from modules.search.ranking import ROUNDING, exact_ranks, first_captions
+
+_AT_ONCE = 8192  # pictures that are encoded and in memory at a time, or those of one query
+
+
+def in_new_order(
+    encode: Callable[[NDArray], Encodings], similarity: Callable[[Encodings, Encodings], Tensor], captions: Encodings,
+    found: Sequence[Sequence[int]], regions_at: Callable[[Sequence[int]], NDArray],
+) -> list[list[tuple[int, float]]]:  # fmt: skip
+    """What was found for each query, best first, with the scores of a second model; each picture is read once.
+
+    Args:
+        encode: regions (N, R, D) by the second model.
+        similarity: of its images and captions.
+        captions: the queries, by it.
+        found: for each query the row numbers of pictures.
+        regions_at: regions of pictures by row number.
+    """
+    ordered: list[list[tuple[int, float]]] = []
+    together = max(1, _AT_ONCE // max(map(len, found)))
+    for start in range(0, len(found), together):
+        group = found[start : start + together]
+        rows = list(dict.fromkeys(row for some in group for row in some))
+        place_of = {row: place for place, row in enumerate(rows)}
+        images = encode(regions_at(rows))
+        for place, some in enumerate(group, start):
+            own = images.select(torch.tensor([place_of[row] for row in some], dtype=torch.long))
+            scores = similarity(own, captions.select(slice(place, place + 1)))[:, 0]
+            order = scores.argsort(descending=True, stable=True).tolist()
+            ordered.append([(some[one], float(scores[one])) for one in order])
+    return ordered
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
-"""Callbacks of any training: seeds of each epoch, TensorFloat-32, averaged weights, and its pace."""
+"""Callbacks of any training: seeds of each epoch, TensorFloat-32, averaged weights, the best ones, charts, its pace."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, WeightAveraging
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint, WeightAveraging
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -108,6 +110,77 @@ class _MovingAverage(AveragedModel):
             else:
                 torch._foreach_copy_(own, others)
         self.n_averaged += 1
+
+
+class Best(ModelCheckpoint):
+    """Keeps the best checkpoint, of several that are equally good the last, also after its folder was moved."""
+
+    @property
+    def state_key(self) -> str:
+        """Its name in checkpoints, by which a training that was stopped finds its state."""
+        return super().state_key.replace("Best{", "_Best{", 1)
+
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        """Is this epoch's score the best so far, or equal to it? Where scores are near their limit, many are equal."""
+        best = self.best_k_models.get(self.kth_best_model_path)
+        return super().check_monitor_top_k(trainer, current) or (
+            current is not None and trainer.strategy.reduce_boolean_decision(bool(current == best))
+        )
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the score from the state, and the path from this run."""
+        place = str(Path(str(self.dirpath)) / "best.ckpt")
+        scores = state_dict["best_k_models"].values()
+        here = {"dirpath": self.dirpath, "best_model_path": place, "kth_best_model_path": place}
+        super().load_state_dict(state_dict | here | {"best_k_models": dict.fromkeys([place], *scores)})
+
+
+def bytes_of_checkpoints(module: nn.Module, averaged: bool = False) -> float:
+    """How large checkpoints get at most: two with Adam's two moments, one more while it is written.
+
+    Args:
+        module: what is trained.
+        averaged: they hold the weights and their moving average.
+
+    Examples:
+        >>> bytes_of_checkpoints(nn.Linear(1, 1))
+        80.0
+    """
+    frozen, trained = (
+        sum(each.numel() for each in module.parameters() if each.requires_grad == wanted) for wanted in (False, True)
+    )
+    return 4.0 * (trained * (3 * (3 + averaged) + 1) + frozen * (3 * (1 + averaged) + 1))
+
+
+def layout(languages: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
+    """The charts of the tab Custom Scalars: category → title → kind and tags; the same for all runs of a recipe.
+
+    Args:
+        languages: that retrieval is tested in.
+    """
+    recall = {f"mean recall, {language}": [f"val/{language}/mean_recall$"] for language in languages}
+    charts = {
+        "Recall on validation": recall | {"sum of R@K, by which the epoch is chosen": ["val/rsum$"]},
+        "BLEU on validation": {"BLEU": ["val/bleu$"]},
+        "Losses": {"training": ["train/loss$"], "validation (translators)": ["val/loss$"]},
+        "Throughput": {f"{what} a second": [f"pace/{what} a second$"] for what in COUNTED},
+    }
+    return {
+        category: {title: ["Multiline", tags] for title, tags in titles.items()} for category, titles in charts.items()
+    }
+
+
+class Charts(Callback):
+    """Writes the layout of charts at the start of training."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        self.languages = languages
+
+    @rank_zero_only
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write it."""
+        if trainer.logger is not None:
+            trainer.logger.experiment.add_custom_scalars(layout(self.languages))  # type: ignore[attr-defined]
 
 
 class _Clock:

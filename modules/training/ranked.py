@@ -147,3 +147,19 @@ class RankedModule(TrainedModule):
 
     def _similarity(self, images: Encoding, captions: Encoding) -> Tensor:
         return self.model.similarity(images, captions)
+
+
+class EncodedModule(RankedModule):
+    """A trained model whose validation and test leave what they would rank.
+
+    Attributes:
+        encoded: the test of each language.
+    """
+
+    encoded: dict[str, EncodedTest]
+
+    def on_validation_epoch_end(self) -> None:
+        """Keep what was encoded."""
+        self.encoded = self.gathered()
+
+    on_test_epoch_end = on_validation_epoch_end

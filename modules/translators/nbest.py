@@ -111,6 +111,45 @@ class Scored:
     gain: Difference | None
 
 
+def figures_of(scored: Iterable[Scored], end: str = "") -> dict[str, float]:
+    """Scores as named figures, as a job leaves them.
+
+    Args:
+        scored: by `compare`.
+        end: of each name, where another comparison stands beside.
+
+    Examples:
+        >>> figures_of([Scored("all", "BLEU", 31.5, Difference(1.5, 0.5, 2.5, 0.01))])
+        {'all | BLEU': 31.5, 'all | BLEU value': 1.5, 'all | BLEU low': 0.5, 'all | BLEU high': 2.5,
+         'all | BLEU p_value': 0.01}
+    """
+    figures = {}
+    for score in scored:
+        name = f"{score.system} | {score.measure}{end}"
+        figures[name] = float(score.value)
+        if score.gain is not None:
+            figures |= {f"{name} {part}": float(value) for part, value in score.gain._asdict().items()}
+    return figures
+
+
+def scored_in(figures: Mapping[str, float], systems: Sequence[str], end: str = "") -> list[Scored]:
+    """The scores of some systems among named figures; see `figures_of`.
+
+    Examples:
+        >>> scored_in({f"all | {measure}": 31.5 for measure in ("BLEU", "chrF", "TER")}, ["all"])[0]
+        Scored(system='all', measure='BLEU', value=31.5, gain=None)
+    """
+    scored = []
+    for measure in SURFACE_MEASURES:
+        for system in systems:
+            name = f"{system} | {measure.name}{end}"
+            parts = [figures.get(f"{name} {part}") for part in Difference._fields]
+            known = [part for part in parts if part is not None]
+            gain = Difference(*known) if len(known) == len(parts) else None
+            scored.append(Scored(system, measure.name, figures[name], gain))
+    return scored
+
+
 def compare(
     systems: Mapping[str, Sequence[Sequence[str]]], references: Sequence[str], images: Sequence[str] | None,
     characters: bool, resamples: int,

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from data.evaluation_set import EvaluationSet
 from data.network_pixels import NetworkPixels
 from data.pixels import VectorStore, files_of
 from data.text_inputs import TextInput
@@ -16,7 +17,7 @@ from modules.retrieval_models import RetrievalModel, model_class
 from modules.retrieval_models.encoded import sorted_captions
 from modules.search.ranking import ranks_by_index
 from pipeline.analyses.description import Analysis, Line
-from pipeline.analyses.sets import EvaluationSet, SecondSet, second_set
+from pipeline.analyses.sets import SecondSet, second_set
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import as_recipe_error
@@ -69,7 +70,7 @@ def forgetting_job(tested: Trained) -> Job | None:
         if not frozen:
             write_vectors(folder, model, NetworkPixels(name), _pictures(on), {})
         images = VectorStore(inputs[_START] if frozen else folder)
-        before = {language: read_ranks(inputs[_START], language) for language in _languages(on)}
+        before = {language: read_ranks(inputs[_START], language) for language in on.languages}
         after = _ranks(model, text, images, on)
         for part, ranks in ((BEFORE, before), (AFTER, after)):
             (folder / part).mkdir(exist_ok=True)
@@ -93,11 +94,11 @@ def _start_job(name: str, network: str, second: SecondSet, trainer: TrainerSetti
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode and rank."""
         on = second.read(inputs)
-        model, text, reader = whole_network(name, _languages(on))
+        model, text, reader = whole_network(name, on.languages)
         model.to(device_of(trainer))
         write_vectors(folder, model, reader, _pictures(on), {})
         write_ranks(folder, _ranks(model, text, VectorStore(folder), on))
-        return {"images": len(_images(on)), "captions": len(on.captions)}
+        return {"images": len(on.images), "captions": len(on.captions)}
 
     settings = {"network": network, **second.settings}
     return Job("forgetting-start", "vse", VERSION, settings, dict(second.inputs), run, False, asdict(trainer),
@@ -125,17 +126,9 @@ def _second(recipe: Recipe, workspace: Workspace) -> SecondSet:
         return second_set(str(recipe.vse.forgetting), recipe.lent, workspace)
 
 
-def _languages(on: EvaluationSet) -> list[str]:
-    return sorted({caption.language for caption in on.captions})
-
-
-def _images(on: EvaluationSet) -> list[str]:
-    return list(dict.fromkeys(caption.image_id for caption in on.captions))
-
-
 def _pictures(on: EvaluationSet) -> dict[str, Path]:
     """Image id → file of the images with captions; RecipeError where one has none."""
-    images = _images(on)
+    images = on.images
     with located(_SETTING), as_recipe_error():
         return dict(zip(images, files_of(on.pictures, images, "name another data set"), strict=True))
 
@@ -148,10 +141,10 @@ def _ranks(model: RetrievalModel, text: TextInput, store: VectorStore, on: Evalu
         text: what it reads words with.
         store: the images' vectors.
     """
-    images, ranks = _images(on), dict[str, RetrievalRanks]()
+    images, ranks = on.images, dict[str, RetrievalRanks]()
     place = {name: row for row, name in enumerate(images)}
     vectors = torch.from_numpy(store.regions[store.rows(images)][:, 0].copy())
-    for language in _languages(on):
+    for language in on.languages:
         own = [caption for caption in on.captions if caption.language == language]
         read = [(caption.text, model.languages[0]) for caption in own]
         captions = sorted_captions(model, text.encode, read).single().float()

@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset as Table
 from torch import Tensor
 
-from data.captions import HUMAN, read_captions, references_of
+from data.captions import human_cells, read_captions, references_of
 from data.regions import RegionStore
 from data.text import plain_words
 from modules.metrics.captions import CaptionScores, caption_scores, most_frequent_caption, nearest_images
@@ -55,8 +55,7 @@ def generated_job(model: Trained) -> Job | None:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write, keep and score."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
-        rows = zip(*(captions[name][:] for name in ("image_id", "split", "source")), strict=True)
-        images = list(dict.fromkeys(image for image, split, source in rows if (split, source) == ("test", HUMAN)))
+        images = list(dict.fromkeys(image for (image,) in human_cells(captions, "test", "image_id")))
         written = captions_of_corpus(inputs["model"], images_in(inputs), images, listed, SEARCH, settings.trainer)
         write_atomically(folder / CAPTIONS, "".join(
             json.dumps({"image_id": image, "language": language, "caption": text}, ensure_ascii=False) + "\n"
@@ -149,10 +148,8 @@ def _mean_regions(store: RegionStore, images: list[str]) -> Tensor:
 
 def _scored(captions: Table) -> list[str]:
     """The languages with human captions in training and test."""
-    kinds = set(zip(*(captions[name][:] for name in ("language", "split", "source")), strict=True))
-    return sorted(
-        {language for language, *_ in kinds if {(language, "train", HUMAN), (language, "test", HUMAN)} <= kinds}
-    )
+    trained, tested = ({*human_cells(captions, split, "language")} for split in ("train", "test"))
+    return sorted(language for (language,) in trained & tested)
 
 
 def _ciders(figures: Mapping[str, Any], of: str) -> str:

@@ -11,7 +11,7 @@ from datasets import Dataset as Table
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.captions import HUMAN, read_captions
+from data.captions import human_cells, read_captions
 from data.corpora.scenes_objects import TRAINING, AtPlaces, Recogniser, objects_of, right
 from data.pixels import middle_square
 from modules.retrieval_models import model_class
@@ -88,9 +88,8 @@ def _pixels(files: Mapping[str, Path], images: Sequence[str], size: int) -> NDAr
 def _tested(captions: Table, languages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """Language → image id and text of each human test caption, in the table's order; only languages that have some."""
     pairs: dict[str, list[tuple[str, str]]] = {}
-    columns = (captions[name][:] for name in ("split", "source", "language", "image_id", "text"))
-    for split, source, language, image, text in zip(*columns, strict=True):
-        if (split, source) == ("test", HUMAN) and language in languages:
+    for language, image, text in human_cells(captions, "test", "language", "image_id", "text"):
+        if language in languages:
             pairs.setdefault(language, []).append((image, text))
     return pairs
 

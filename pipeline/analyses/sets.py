@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data.captions import HUMAN, Caption, read_captions
+from data.captions import listed_captions
 from data.corpora.registry import CORPORA
 from data.errors import DataError
+from data.evaluation_set import EvaluationSet
 from data.images import unreadable
 from data.own_captions.corpus import read_found
 from data.own_captions.detection import look_at
@@ -23,28 +24,7 @@ from pipeline.recipes.settings import Recipe
 
 RECIPE = "recipe:"
 """What the name of a data set begins with where it is the corpus of a recipe."""
-ALL = "all"
-"""The split of a folder none of whose splits is named."""
 _SECOND = "second"
-
-
-@dataclass(frozen=True)
-class EvaluationSet:
-    """Captions by people, and their images.
-
-    Attributes:
-        label: of the corpus.
-        split: of the captions.
-        captions: of one split, in any language.
-        pictures: image id → picture file, of those that are at hand.
-        regions: folder of the region store of its images, as its recipe has made or brought it; None of a folder.
-    """
-
-    label: str
-    split: str
-    captions: Sequence[Caption]
-    pictures: Mapping[str, Path]
-    regions: Path | None = None
 
 
 def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
@@ -65,11 +45,10 @@ def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
         )
     captions = folder / "captions.tsv"
     _, corpus = read_found(look_at(folder, captions if captions.is_file() else None))
-    on = _of_split(str(folder), split, corpus.captions, corpus.pictures, None)
-    names = dict.fromkeys(caption.image_id for caption in on.captions)
-    unread = unreadable({name: on.pictures[name] for name in names if name in on.pictures}, whole=True)
+    on = EvaluationSet.of_split(str(folder), split, corpus.captions, corpus.pictures)
+    unread = unreadable({name: on.pictures[name] for name in on.images if name in on.pictures}, whole=True)
     if broken := list(unread.values()):
-        if len(broken) == len(names):
+        if len(broken) == len(on.images):
             raise DataError(broken[0])
         info_aside(f"{folder}: left out {counted(len(broken), 'pictures')} that cannot be read, with their captions: "
                    f"{'; '.join(broken[:3])}{' …' if len(broken) > 3 else ''}")  # fmt: skip
@@ -144,8 +123,8 @@ def _require_folder(folder: Path, name: str) -> Path:
 
 def _of_corpus(corpus: Path, split: str) -> EvaluationSet:
     """Of a prepared corpus, by its folder."""
-    captions = [Caption(**row) for row in read_captions(corpus / "captions.parquet").to_list()]
-    return _of_split(about_corpus(corpus)["label"], split, captions, pictures_of(corpus), corpus / "regions")
+    label, captions = about_corpus(corpus)["label"], listed_captions(corpus / "captions.parquet")
+    return EvaluationSet.of_split(label, split, captions, pictures_of(corpus), corpus / "regions")
 
 
 def _of_test_set(recipe: Recipe, split: str) -> EvaluationSet:
@@ -158,20 +137,4 @@ def _of_test_set(recipe: Recipe, split: str) -> EvaluationSet:
             "the data; `bildwort doctor` with the same recipe and settings shows all findings"
         )
     regions = content.regions if isinstance(content.regions, Path) else None
-    return _of_split(content.label, split, content.captions, content.pictures, regions)
-
-
-def _of_split(
-    label: str, split: str | None, captions: Sequence[Caption], pictures: Mapping[str, Path],
-    regions: Path | None,
-) -> EvaluationSet:  # fmt: skip
-    human = [caption for caption in captions if caption.source == HUMAN]
-    if split is None:
-        return EvaluationSet(label, ALL, human, pictures, regions)
-    chosen = [caption for caption in human if caption.split == split]
-    if not chosen:
-        splits = ", ".join(sorted({caption.split for caption in human})) or "none"
-        raise RecipeError(
-            f"--split {split}: {label} has no captions by people there, but in {splits}; name one of these"
-        )
-    return EvaluationSet(label, split, chosen, pictures, regions)
+    return EvaluationSet.of_split(content.label, split, content.captions, content.pictures, regions)

@@ -35,8 +35,7 @@ def table(
     from pipeline.reporting.paper_tables import table as work
 
     with runner_for("table", loaded, dry_run=dry_run, jobs=jobs, cluster=cluster, table=name) as made:
-        if made is not None:
-            work(*made, name)
+        work(*made, name)
 
 
 @app.command(**SETTINGS)
@@ -49,8 +48,7 @@ def sts(
     from pipeline.reporting.sts import sts as work
 
     with runner_for("sts", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
-        if made is not None:
-            work(*made, force)
+        work(*made, force)
 
 
 @app.command(**SETTINGS)
@@ -63,8 +61,7 @@ def draw(
     from pipeline.reporting.drawings import draw as work
 
     with runner_for("draw", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
-        if made is not None:
-            work(*made, force)
+        work(*made, force)
 
 
 @app.command()

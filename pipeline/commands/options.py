@@ -140,10 +140,10 @@ def open_workspace() -> "Workspace":
 def runner_for(
     command: str, recipe: "Recipe", *, force: bool = False, dry_run: bool = False, jobs: int | None = None,
     cluster: str | None = None, table: str | None = None,
-) -> Iterator["tuple[Graph, Runner] | None"]:  # fmt: skip
+) -> Iterator["tuple[Graph, Runner]"]:  # fmt: skip
     """The graph of a recipe and what runs its jobs, side by side where it can; an error inside ends all that runs.
 
-    With `--dry-run` it shows what the command would do, and gives None.
+    With `--dry-run` it shows what the command would do, and ends the command.
 
     Args:
         command: a stage, `all`, `table`, `sts` or `draw`.
@@ -155,6 +155,7 @@ def runner_for(
 
     Raises:
         RecipeError: see `executor_for`.
+        typer.Exit: it was a dry run.
     """
     from pipeline.commands.dry_run import show_plan
     from pipeline.engine.runner import Processes, Runner, executor_for
@@ -170,7 +171,6 @@ def runner_for(
             would_run = listed(recipe, workspace)
             forced = ({job.stage for job in would_run} if command == "all" else {command}) if force else ()
             show_plan(would_run, workspace, forced, 1 if executor is None else executor.at_once)
-            yield None
-        else:
-            workspace, processes = Workspace(), None if executor is None else Processes(executor, recipe, listed)
-            yield Graph(recipe, workspace), Runner(workspace, processes)
+            raise typer.Exit
+        workspace, processes = Workspace(), None if executor is None else Processes(executor, recipe, listed)
+        yield Graph(recipe, workspace), Runner(workspace, processes)

@@ -50,8 +50,7 @@ def _add(name: str, text: str) -> None:
         from pipeline.stages import run_stages
 
         with runner_for(name, loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
-            if made is not None:
-                run_stages([name], *made, force)
+            run_stages([name], *made, force)
 
     app.command(name, **SETTINGS, help=text)(command)
     if (plain := PLAIN_NAMES.get(name)) is not None:
@@ -71,9 +70,8 @@ def report(
     loaded = recipe_of(ctx, recipe, named)
     from pipeline.reporting.report import report as print_report
 
-    with runner_for("report", loaded, dry_run=dry_run, jobs=1) as made:
-        if made is not None:
-            print_report(made[0])
+    with runner_for("report", loaded, dry_run=dry_run, jobs=1) as (graph, _):
+        print_report(graph)
 
 
 @app.command("all", **SETTINGS)
@@ -87,15 +85,13 @@ def run_all(
     from pipeline.engine.machine import cpu_seconds, duration
     from pipeline.stages import all_jobs, run_stages
 
-    with runner_for("all", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as made:
-        if made is not None:
-            graph, runner = made
-            runner.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
-            run_stages(list(STAGES), graph, runner, force)
-            name = recipe or named
-            summary(graph, [*([] if name is None else [name]), *ctx.obj])
-            used, here = cpu_seconds(running=True), " here" if cluster else ""  # the processes side by side still run
-            info(f"in all {duration(time.monotonic() - started)}, {duration(used)} of CPU time{here}")
+    with runner_for("all", loaded, force=force, dry_run=dry_run, jobs=jobs, cluster=cluster) as (graph, runner):
+        runner.expect(all_jobs(graph), force)  # refuses what cannot be trained before anything runs
+        run_stages(list(STAGES), graph, runner, force)
+        name = recipe or named
+        summary(graph, [*([] if name is None else [name]), *ctx.obj])
+        used, here = cpu_seconds(running=True), " here" if cluster else ""  # the processes side by side still run
+        info(f"in all {duration(time.monotonic() - started)}, {duration(used)} of CPU time{here}")
 
 
 @app.command(**SETTINGS, rich_help_panel=DATA)

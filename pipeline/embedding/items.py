@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import DataError
-from data.lines import byte_lines
+from data.lines import caption_lines
 from data.vector_files import Part
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
@@ -37,11 +36,11 @@ class CaptionLines:
         """A digest of language and captions; each line is checked, and counted.
 
         Raises:
-            DataError: the file cannot be read, or is not UTF-8.
-            RecipeError: it has no line, or an empty one.
+            DataError: as `caption_lines`.
+            RecipeError: the file has no line.
         """
         digest, self.count = hashlib.sha256(f"{self.language}\n".encode()), 0
-        for text in self._captions():
+        for text in caption_lines(self.path):
             digest.update(f"{text}\n".encode())
             self.count += 1
         if not self.count:
@@ -50,23 +49,13 @@ class CaptionLines:
 
     def parts(self, exported: ExportedModel, done: int) -> Iterator[Part]:
         """Captions encoded in the order of their lines."""
-        captions, first = islice(self._captions(), done * self.size, None), done * self.size + 1
+        captions, first = islice(caption_lines(self.path), done * self.size, None), done * self.size + 1
         while texts := list(islice(captions, self.size)):
             ids = [str(number) for number in range(first, first + len(texts))]
             arbitrary = [number for number, text in zip(ids, texts, strict=True)
                          if not exported.reading(text, self.language).known]  # fmt: skip
             yield Part(ids, exported.encode(texts, self.language), {}, arbitrary)
             first += len(texts)
-
-    def _captions(self) -> Iterator[str]:
-        for number, line in enumerate(byte_lines(self.path, "a caption a line"), 1):
-            try:
-                text = line.decode("utf-8").removeprefix("\ufeff" if number == 1 else "").strip()
-            except UnicodeDecodeError as error:
-                raise DataError(f"{self.path}:{number}: not UTF-8 ({error.reason}); convert the file") from None
-            if not text:
-                raise RecipeError(f"{self.path}:{number}: the caption is empty; leave the line out")
-            yield text
 
 
 class Pictures:

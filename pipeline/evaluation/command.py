@@ -52,10 +52,9 @@ def evaluate(model: str, on: str, recipe: Recipe | None, workspace: Workspace, s
         _on_task(model, on, split, as_json)
         return
     chosen = set_of_folder(Path(on), split) if recipe is None else set_of_recipe(recipe, workspace, split)
-    languages = sorted({caption.language for caption in chosen.captions})
-    models = [_opened(name, languages) for name in (model, against) if name is not None]
+    models = [_opened(name, chosen.languages) for name in (model, against) if name is not None]
     known = shared_languages(models, chosen)
-    _say_left(models, sorted({*languages}.difference(known)))
+    _say_left(models, sorted({*chosen.languages}.difference(known)))
     resamples = (ReportSettings() if recipe is None else recipe.report).resamples
     results = [measure(exported, chosen, resamples, cores(), known) for exported in models]
     compared = compare(results[0], results[1], resamples) if against is not None else {}

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from data.errors import DataError
+from data.evaluation_set import EvaluationSet
 from data.regions import RegionStore, read_standard
 from data.seen import TRAIN, VAL, Overlap, TrainingHashes, picture_hash
 from modules.metrics.intervals import Difference, bootstrap_interval, paired_difference
 from modules.metrics.retrieval import RetrievalRanks
 from modules.search.encodings import Encodings
 from modules.search.ranking import ranks_by_score
-from pipeline.analyses.sets import EvaluationSet
 from pipeline.engine.files import digests
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel

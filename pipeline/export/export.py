@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from safetensors.numpy import save_file
 
+from data.casing import Casing
 from data.extractor import EXTRACTOR_VERSION
 from data.regions import read_standard
 from modules.retrieval_models import model_class
@@ -48,7 +49,6 @@ from pipeline.recipes.systems import members_of
 from pipeline.retrieval.reranking import trained_reranker
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import NETWORK
-from pipeline.translation.augment import casing_in
 from pipeline.translation.translator_files import RETRIEVAL, files_of
 from pipeline.vectors.image_vectors import VECTORS
 from pipeline.vectors.images import IMAGES, reads_regions
@@ -203,8 +203,8 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     for translator in translators:
         _copy_translator(workspace.folder(translator), half / TRANSLATORS / translator.name)
     if targets := sorted({translator.name.rpartition("-")[2] for translator in translators}):
-        texts = workspace.require(graph.of_translators.corpus)
-        forms = {language: casing_in(texts, language).forms for language in targets}
+        texts = workspace.require(graph.of_translators.corpus) / "captions.parquet"
+        forms = {language: Casing.of_corpus(texts, language).forms for language in targets}
         (half / CASING).write_text(json.dumps(forms, ensure_ascii=False), encoding="utf-8")
     second = None
     if (reranker := trained_reranker(graph.reranker, graph.workspace)) is not None:

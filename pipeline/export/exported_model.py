@@ -213,6 +213,14 @@ class ExportedModel:
             raise RecipeError(f"{self.folder}: {self.name} has no single vectors to compare by inner product; take "
                               "such a model (san, dan, vse-inf …)")  # fmt: skip
 
+    def require_alike(self, second: "ExportedModel") -> None:
+        """Refuse, by a RecipeError, a second model that reads other regions than this one."""
+        if second.reads != self.reads:
+            raise RecipeError(
+                f"{second.folder}: it reads other regions than {self.name}; a second model must be trained on the same "
+                "corpus with the same `regions`"
+            )
+
     def encode_regions(self, regions: NDArray[np.floating]) -> Encodings:
         """Encode images by what `regions_of` gives of each, (N, R, D); RecipeError if it is of another width."""
         self.require_width(regions)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save_file
 
 from data.errors import one_line
 from modules.pretrained.quiet import quiet
 from modules.retrieval_models.base import RetrievalModel
-from modules.retrieval_models.dual_encoder import DualEncoder
+from modules.transformers_files import write_dual_encoder
 from pipeline.engine.artifacts import read_json
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.export.exported_files import require_outside
 from pipeline.export.picture_reading import VISION
+from pipeline.recipes.typed import located
 from pipeline.training.model_files import MODEL_FILES, NETWORK, TEXT
 
 _SIDE = "image_side"
@@ -64,9 +64,11 @@ def require_empty(target: Path, model: Path) -> None:
 
 
 def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path) -> int:
-    """Write a dual encoder as `transformers` reads it: weights of both towers, tokenizer and image processor.
+    """Write a dual encoder as `transformers` reads it.
 
     Args:
+        folder: of the exported model.
+        exported: the model.
         target: a folder that is not there, or is empty.
 
     Returns:
@@ -76,26 +78,8 @@ def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path)
         RecipeError: it is no dual encoder, its images are another model's, or `require_empty` refuses.
     """
     require_empty(target, folder)
-    side = exported.image_side if isinstance(exported, DualEncoder) else None
-    if not isinstance(exported, DualEncoder) or not isinstance(side, DualEncoder | None) or exported.network is None:
-        raise RecipeError("--transformers: this model is no dual encoder; expected one of vse.model=dual-encoder")
-    from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
-
-    weights, config = exported.network.network.state_dict(), AutoConfig.from_pretrained(folder / TEXT)
-    if side is not None:
-        assert side.network is not None
-        weights, of_images = side.network.network.state_dict() | weights, side.network.network.config
-        if of_images.model_type != config.model_type:
-            raise RecipeError(f"--transformers: its text tower is of {config.model_type}, its image tower of "
-                              f"{of_images.model_type}; transformers has no such model")  # fmt: skip
-        config.vision_config = of_images.vision_config
-    network = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)  # as they were trained
-    network.load_state_dict(weights)
-    with quiet():
-        network.save_pretrained(target)
-    AutoTokenizer.from_pretrained(folder / TEXT).save_pretrained(target)
-    AutoImageProcessor.from_pretrained(folder / VISION, backend="pil").save_pretrained(target)
-    return sum(parameter.numel() for parameter in network.parameters())
+    with located("--transformers"), as_recipe_error():
+        return write_dual_encoder(exported, folder / TEXT, folder / VISION, target)
 
 
 def of_images(arguments: Mapping[str, Any]) -> Mapping[str, Any]:

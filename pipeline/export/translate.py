@@ -29,7 +29,6 @@ from pipeline.export.exported_translators import translator_reading
 from pipeline.graph import Graph
 from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import parse_path
-from pipeline.translation.augment import casing_in
 from pipeline.translation.translating import Translated, translate_all
 from pipeline.translation.translator_files import load_translator
 
@@ -282,7 +281,7 @@ def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Translati
         f"has no regions in the corpus of recipe {own.recipe.name}; leave its line out, or set mmt.without_regions to "
         "captions and train so",
     )  # fmt: skip
-    casing = casing_in(workspace.require(own.corpus), languages[-1])
+    casing = Casing.of_corpus(workspace.require(own.corpus) / "captions.parquet", languages[-1])
     translate_lines(request, lambda: [load_translator(folder) for folder in folders], recipe.augment, sight, casing)
 
 

@@ -26,6 +26,7 @@ from data.characters import composed
 from data.errors import DataError, one_line
 from data.pixels import open_images
 from data.reading import plain_quotes
+from modules.search.reranking import in_new_order
 from modules.search.shards import ShardedIndex
 from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
@@ -43,7 +44,6 @@ from pipeline.gallery.generation import (
     read_table,
 )
 from pipeline.gallery.hits import Described, Found, GalleryError, Hit, Own, Query, no_gallery, require_tops, to_index
-from pipeline.gallery.reranked import require_alike, reranked
 from pipeline.gallery.vector_cache import VectorCache
 from pipeline.recipes.settings import Recipe
 
@@ -182,10 +182,12 @@ class Gallery:
         second = next((model for model, _ in seconds if model is not None), None)
         again = [place for place, (model, _) in enumerate(seconds) if model is not None and found[place]]
         if second is not None and again:
-            require_alike(self.exported, second)
-            asked = [(queries[place].text, languages[place]) for place in again]
+            self.exported.require_alike(second)
+            texts, read_as = [queries[place].text for place in again], [languages[place] for place in again]
+            asked = second.encode_captions(texts, read_as)
             pictures = [[row for row, _ in found[place]] for place in again]
-            for place, rows in zip(again, reranked(second, asked, pictures, self._regions_at), strict=True):
+            ordered = in_new_order(second.encode_regions, second.score, asked, pictures, self._regions_at)
+            for place, rows in zip(again, ordered, strict=True):
                 found[place] = rows
         return [
             Found(self._hits(rows[: query.top]), reading, fit)

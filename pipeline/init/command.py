@@ -10,20 +10,18 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from data.captions import SPLITS
 from data.corpora import Corpus
-from data.errors import BadLinesError, DataError
+from data.errors import DataError
 from data.extractor import ExtractorSettings
-from data.findings import OTHER_LANGUAGE, Finding, pictures_in_two_splits
 from data.images import unreadable
 from data.language_codes import ISO_639_1, require_language
-from data.own_captions.corpus import read_found, split_of_images
+from data.own_captions.checks import as_of_source, require_usable
+from data.own_captions.corpus import read_found
 from data.own_captions.data_set_files import HUB, is_data_set
 from data.own_captions.data_sets import write_data_set
 from data.own_captions.detection import FoundCaptions, look_at
 from data.pictures import is_written, unfit_name
-from data.report import data_report
-from pipeline.engine.console import command, counted, flag, info, status
+from pipeline.engine.console import command, flag, info, status
 from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError
 from pipeline.init.messages import what_comes_next, what_was_found
@@ -31,7 +29,6 @@ from pipeline.init.networks import BUILT_IN, NONE, choose_backbone, choose_dual_
 from pipeline.init.recipe_text import Plan, recipe_text
 from pipeline.recipes.loading import CONFIGS, load_recipe
 
-_LEAST = 10  # pictures with captions
 _TRIED = 4  # pictures that a network reads to be timed
 
 
@@ -94,9 +91,9 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
                               "set BILDWORT_ARTIFACTS to one")  # fmt: skip
         try:
             found, corpus = read_found(found)
-            _check(found, corpus)
-        except (DataError, RecipeError) as error:
-            raise _of_source(error, found.captions, source) if written else error from None
+            require_usable(found, corpus)
+        except DataError as error:
+            raise as_of_source(error, found.captions, source) if written else error from None
         plan = _plan(source, found, corpus, options)
         _write(recipe_text(plan), output)
         undo.pop_all()
@@ -154,57 +151,6 @@ def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> 
     if not exists:  # else the next try would be refused
         undo.callback(shutil.rmtree, data, ignore_errors=True)
     return found, True
-
-
-def _of_source(error: Exception, file: Path, source: str) -> BadLinesError:
-    """An error of a table that was written from a data set, and is deleted now, as one of the data set."""
-    told = error.problems if isinstance(error, BadLinesError) else [str(error)]
-    line = re.compile(rf"{re.escape(str(file))}:(\d+)")
-    return BadLinesError([
-        line.sub(lambda found: f"caption {found[1]} of {source}", text).replace(f"{file}:", f"{source}:")
-        for text in told
-    ])  # fmt: skip
-
-
-def _check(found: FoundCaptions, corpus: Corpus) -> None:
-    """Refuse what `prepare` would refuse later, but for pictures that cannot be read."""
-    images, where = split_of_images(corpus), found.captions
-    without = {one.image_id: one for one in reversed(corpus.captions) if one.image_id not in corpus.pictures}
-    if without:
-        folder = found.root / found.pictures
-        places = {
-            name: corpus.place(one, one.language) if corpus.place else str(where) for name, one in without.items()
-        }
-        raise BadLinesError([f"{place}: no picture {name!r} in {folder}; put it there, or leave its captions out"
-                             for name, place in reversed(places.items())])  # fmt: skip
-    if len(images) < _LEAST:
-        raise RecipeError(f"{where}: {counted(len(images), 'pictures')} with captions; expected {_LEAST} or more")
-    for split, what in zip(SPLITS, ("training", "validation", "the test"), strict=True):
-        if split not in images.values():
-            if found.drawn:
-                raise RecipeError(f"{where}: of so few different pictures none is drawn for {what}; add pictures, or "
-                                  "give each a split")  # fmt: skip
-            raise RecipeError(
-                f"{where}: no picture is for {what}; give some the split {split}, or leave all splits out"
-            )
-    if errors := [*data_report(replace(corpus, pictures={}), None).errors, *pictures_in_two_splits(corpus)]:
-        taken = found.languages.languages if found.languages else found.corpus.get("languages", [])
-        worst, read = _worst(errors), ",".join(taken)
-        if read and OTHER_LANGUAGE.partition("{")[0] in worst:
-            raise DataError(f"{where}: {worst}; all captions were taken for {read}: if others are right, name all "
-                            "languages by --languages, else correct the data")  # fmt: skip
-        raise DataError(f"{where}: {worst}; correct the data first")
-
-
-def _worst(errors: Sequence[Finding]) -> str:
-    """What is wrong most often, all its places together."""
-    counts, languages = Counter[str](), {error.where.split(", ")[1] for error in errors if ", " in error.where}
-    for error in errors:
-        counts[error.what] += error.count
-    what, count = counts.most_common(1)[0]
-    examples = max((error for error in errors if error.what == what), key=lambda error: error.count).examples
-    swapped = len(languages) > 1 and {OTHER_LANGUAGE.format(language) for language in languages} <= counts.keys()
-    return f"{what} ({count:,}×: {', '.join(examples[:3])})" + ("; are the columns swapped?" if swapped else "")
 
 
 def _plan(source: str, found: FoundCaptions, corpus: Corpus, options: InitOptions) -> Plan:

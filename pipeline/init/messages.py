@@ -3,14 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from statistics import median
 
 from data.captions import SPLITS, split_called
-from data.errors import DataError
 from data.findings import EMPTY, ENTITY, UNNAMED
-from data.images import size_of, unreadable
+from data.images import sizes_in_words, unreadable
 from data.languages import language_name
 from data.own_captions.data_sets import NO_CAPTION
 from data.pictures import OTHER_SUFFIXES, pictures_in
@@ -19,7 +16,6 @@ from pipeline.engine.console import command, counted
 from pipeline.init.networks import Chosen
 from pipeline.init.recipe_text import FINE_TUNED, WITHOUT_DUAL_ENCODER, Plan
 
-_SAMPLE = 500  # pictures whose sizes are looked at
 _SHOWN = 3  # examples of what was left out
 _BETWEEN = (" | ", "; ")  # what may separate captions
 _WITHOUT_CAPTIONS = "pictures without captions"
@@ -37,7 +33,7 @@ def what_was_found(plan: Plan) -> Iterator[str]:
     counts = Counter(caption.language for caption in captions).most_common()
     named = ", ".join(f"{count:,} {language_name(language)}" for language, count in counts)
     sizes = ", ".join(f"{plan.splits[split]:,} {split}" for split in SPLITS)
-    pixels = _sizes(list(plan.corpus.pictures.values()))
+    pixels = sizes_in_words(list(plan.corpus.pictures.values()))
     yield f"found     {found.form}, {counted(count, 'pictures')} with captions, {pixels}"
     yield f"captions  {named}{detected}, {many}"
     yield from _several_in_one(plan)
@@ -113,20 +109,6 @@ def _by(backbone: Chosen, count: int) -> str:
 def _minutes(seconds: float, count: int) -> int:
     """How long as many pictures take, given seconds for one."""
     return math.ceil(seconds * count / 60)
-
-
-def _sizes(pictures: Sequence[Path]) -> str:
-    """Usual width and height, and the smallest and largest picture."""
-    sizes = []
-    for path in pictures[:: max(1, len(pictures) // _SAMPLE)]:
-        with suppress(DataError):  # `prepare` names it
-            sizes.append(size_of(path))
-    if not sizes:
-        return "none readable"
-    usual = [int(median(side)) for side in zip(*sizes, strict=True)]
-    shown = (usual, min(sizes, key=math.prod), max(sizes, key=math.prod))
-    usually, least, most = ("×".join(map(str, size)) for size in shown)
-    return f"{usually} pixels" + (f" ({least} to {most})" if least != most else "")
 
 
 def what_comes_next(output: Path, plan: Plan) -> list[str]:

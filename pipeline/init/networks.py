@@ -14,12 +14,13 @@ from data.errors import DataError, one_line
 from data.images import open_picture
 from data.network_pixels import NetworkPixels
 from modules.errors import ModelError
+from modules.pretrained.dual_network import dual_network_arguments
 from modules.pretrained.quiet import quiet
+from modules.retrieval_models.dual_encoder import pretrained_encoder
 from pipeline.engine.files import require_network
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.model_files import device_of
 from pipeline.translation.translator_files import load_pretrained
-from pipeline.vectors.image_vectors import image_tower
 
 BUILT_IN = "built-in"
 """What asks for the built-in extractor."""
@@ -175,7 +176,8 @@ def _require_whole(folder: Path) -> None:
 def _tried_dual_encoder(name: str, why: str, images: Sequence[Image.Image]) -> Chosen:
     try:
         reader = NetworkPixels(name)
-        model = image_tower(name, reader.size)[0].eval().to(device := device_of(TrainerSettings()))
+        network = dual_network_arguments(name) | {"towers": "image"}
+        model = pretrained_encoder(name, network, reader.size)[0].eval().to(device := device_of(TrainerSettings()))
         started = time.perf_counter()
         for image in images:
             pixels = torch.from_numpy(reader.extract(image)[0].astype(np.float32)).to(device)

@@ -13,6 +13,7 @@ from data.extractor import ExtractorSettings
 from data.lines import read_text
 from data.pictures import unfit_name
 from data.sts import StsSettings
+from data.yaml_text import parse_yaml
 from pipeline.errors import RecipeError
 from pipeline.recipes.overlays import check_overlays, check_trainings, read_table
 from pipeline.recipes.retrieval_settings import VseSettings
@@ -20,7 +21,7 @@ from pipeline.recipes.settings import AugmentSettings, CorpusSettings, Recipe, R
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.recipes.typed import check_values, located, names_of, refuse_unknown, typed
-from pipeline.recipes.yaml_files import laid_over, mapping_of, parse_yaml, read_mapping
+from pipeline.recipes.yaml_files import laid_over, mapping_of, read_mapping
 
 _COMMAND_LINE = "the command line"
 _OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=", "--vse.image_encoder=")

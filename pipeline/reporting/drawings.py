@@ -11,15 +11,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.captions import HUMAN, read_captions
-from data.function_words import frequent_content_words
+from data.described_images import DescribedImages
 from data.languages import language_name
-from data.regions import RegionStore
 from data.slots import parse_group
 from data.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
 from modules.retrieval_models.encoded import encoded_captions, encoded_images
 from modules.retrieval_models.generated import drawn_pictures
+from modules.search.joint_space import encoded_contents
 from pipeline.analyses.generated import SEARCH
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import command, info, stage_command
@@ -36,7 +35,7 @@ from pipeline.training.trainer import log_folder
 from pipeline.vectors.images import images_in, images_of
 from pipeline.visualization.dashboards import log_pictures
 from pipeline.visualization.grounding import grounded, grounding_figure
-from pipeline.visualization.joint_space import encoded_contents, known_words, plane_figure, word_vectors
+from pipeline.visualization.joint_space import known_words, plane_figure, word_vectors
 from pipeline.visualization.pictures import (
     BLACK,
     GREEN,
@@ -131,8 +130,9 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Leave the pictures."""
         model, text = load_model(inputs["model"], pretrained)
-        images = _TestImages(inputs["corpus"], images_in(inputs), languages)
-        frequent = images.frequent_words()
+        prepared = inputs["corpus"]
+        images = DescribedImages(prepared / "captions.parquet", images_in(inputs), pictures_of(prepared), languages)
+        frequent = images.frequent_words(_WORDS)
         figures, known = {JOINT_SPACE: _joint_space(model, text, images, frequent, title)}, dict[str, list[str]]()
         if isinstance(text, WordVocabulary):
             known = known_words(chosen or frequent, text)
@@ -176,52 +176,22 @@ def _headline(figures: Mapping[str, Any]) -> str:
     return drawn + (f"; no word vectors of {', '.join(unknown)}" if unknown else "")
 
 
-class _TestImages:
-    """Test images that people described in some languages, in an order that is always the same.
-
-    If there are none that are described in all of the languages, those in the first.
-    """
-
-    def __init__(self, corpus: Path, store: RegionStore, languages: Sequence[str]) -> None:
-        self.store, self.pictures = store, pictures_of(corpus)
-        self.captions: dict[str, dict[str, str]] = {language: {} for language in languages}
-        self.texts: dict[str, list[str]] = {language: [] for language in languages}
-        for row in read_captions(corpus / "captions.parquet").to_list():
-            language, image_id = row["language"], row["image_id"]
-            if row["split"] == "test" and row["source"] == HUMAN and language in languages and image_id in self.store:
-                self.captions[language].setdefault(image_id, row["text"])
-                self.texts[language].append(row["text"])
-        described = [set(known) for known in self.captions.values()]
-        ids = sorted(set.intersection(*described) or described[0])
-        self.ids = random.Random(0).sample(ids, len(ids))
-
-    def picture(self, image_id: str) -> Image.Image | None:
-        """The picture; None where it is not at hand."""
-        return read_thumbnail(self.pictures.get(image_id), _SIZE)
-
-    def frequent_words(self) -> dict[str, list[str]]:
-        """The content words that are in most test captions, by language."""
-        return {language: frequent_content_words(texts, language, _WORDS) for language, texts in self.texts.items()}
-
-    def lacks_places(self) -> str:
-        """Why nothing can be shown of where a model looks; empty if it can."""
-        boxes = self.store.boxes[self.store.rows(self.ids)]
-        if boxes.shape[1] == 1:
-            return "one region an image"
-        return "" if (boxes != boxes[:, :1]).any() else "regions without boxes"
+def _picture(images: DescribedImages, image_id: str) -> Image.Image | None:
+    """The picture of an image; None where it is not at hand."""
+    return read_thumbnail(images.pictures.get(image_id), _SIZE)
 
 
-def _grounding(model: RetrievalModel, text: TextInput, images: _TestImages, image_id: str, title: str) -> Figure:
+def _grounding(model: RetrievalModel, text: TextInput, images: DescribedImages, image_id: str, title: str) -> Figure:
     """What a model looks at in one image."""
     (row,) = images.store.rows([image_id])
     regions, boxes = images.store.regions[row], images.store.boxes[row]
     captions = [(known[image_id], language) for language, known in images.captions.items() if image_id in known]
     shown = grounded(model, text.encode, regions, captions)
-    return grounding_figure(f"{title}: what it looks at in {image_id}", images.picture(image_id), boxes, *shown)
+    return grounding_figure(f"{title}: what it looks at in {image_id}", _picture(images, image_id), boxes, *shown)
 
 
 def _joint_space(
-    model: RetrievalModel, text: TextInput, images: _TestImages, words: Mapping[str, Sequence[str]], title: str
+    model: RetrievalModel, text: TextInput, images: DescribedImages, words: Mapping[str, Sequence[str]], title: str
 ) -> Figure:
     """Images, captions, words and regions in the plane."""
     ids = images.ids[:_SPACE]
@@ -233,7 +203,7 @@ def _joint_space(
     def crop(place: int) -> Image.Image | None:
         """The picture of a region."""
         image, region = divmod(some[place], count)
-        return cut_out(images.picture(ids[image]), boxes[image, region])
+        return cut_out(_picture(images, ids[image]), boxes[image, region])
 
     some_regions = regions.reshape(-1, images.store.dim)[some]
     captions = {language: [known[image] for image in ids if image in known]

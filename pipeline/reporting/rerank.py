@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from modules.metrics.intervals import Difference
-from modules.metrics.surface_scores import SURFACE_MEASURES
-from modules.translators.nbest import Scored
+from modules.translators.nbest import scored_in
 from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank
 from pipeline.graph import Graph
@@ -42,7 +40,7 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
             f"weights by MIRA, mean of {len(seeds)} seeds; lower-cased; gains: {over}"
         )
         rows = [row for row in (LOG_P, *CHOICES, ORACLE) if f"{row} | BLEU" in scores]
-        scored = _read(scores, rows, "")
+        scored = scored_in(scores, rows)
         target = direction.partition("-")[2]
         for score in scored:
             metric, value, runs = score.measure.lower(), score.value, 1
@@ -54,9 +52,8 @@ def rerank_tables(figures: Figures, jobs: Mapping[str, Job]) -> list[TextTable]:
         published = figures.recipe.mmt.rerank.published.get(direction, {})
         tables.append(replace(sheet, rows=[*sheet.rows, *_published(published)]))
         if own := [row for row in rows if f"{row} | BLEU | own" in scores]:
-            shown = [
-                [score.measure, *shown_difference(score.gain)] for score in _read(scores, own, " | own") if score.gain
-            ]
+            by_image = scored_in(scores, own, " | own")
+            shown = [[score.measure, *shown_difference(score.gain)] for score in by_image if score.gain]
             heads = ["own image − another", "difference", "95 %", "p"]
             title = f"Re-ranking {system}-{direction} by the own image or another one; {over}"
             tables.append(TextTable(title, heads, shown))
@@ -71,16 +68,3 @@ def _published(systems: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
             away = f"{value - first[measure]:+.1f}" if figures is not first and measure in first else ""
             lines.append(["" if place else f"{system}, published", measure, f"{value:.1f}", away, "", ""])
     return lines
-
-
-def _read(scores: Mapping[str, float], rows: Sequence[str], end: str) -> list[Scored]:
-    """Scores and gains of rows from a job's figures."""
-    scored = []
-    for measure in SURFACE_MEASURES:
-        for row in rows:
-            name = f"{row} | {measure.name}{end}"
-            parts = [scores.get(f"{name} {part}") for part in Difference._fields]
-            known = [part for part in parts if part is not None]
-            gain = Difference(*known) if len(known) == len(parts) else None
-            scored.append(Scored(row, measure.name, scores[name], gain))
-    return scored

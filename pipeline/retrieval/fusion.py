@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
+from data.caption_checks import read_in_validation
 from data.captions import read_captions
 from modules.metrics.retrieval import RetrievalRanks, fold_scores, retrieval_ranks
 from modules.search.ranking import ROUNDING
 from pipeline.engine.artifacts import read_manifest
 from pipeline.engine.job import Job
 from pipeline.recipes.retrieval_settings import VseSettings
-from pipeline.retrieval.preconditions import read_in_validation
 from pipeline.retrieval.ranks import (
     encode_split,
     folds_of,

@@ -2,11 +2,11 @@
 language, several heads on one region."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Container, Sequence, Set
 
 from datasets import Dataset as Table
 
-from data.captions import HUMAN
+from data.captions import HUMAN, human_cells
 from data.mixing import CaptionsOfImages
 from data.regions import RegionStore
 from data.segmentation import require_segmenter
@@ -116,53 +116,9 @@ def advise_on_regions(model: RetrievalModel, store: RegionStore) -> None:
         )
 
 
-def require_training_images(human: Table, synthetic: Mapping[str, Table]) -> None:
-    """Refuse synthetic captions of images that this corpus does not train on; they may come from another recipe."""
-    rows = zip(human["image_id"][:], human["split"][:], strict=True)
-    trained = {image_id for image_id, split in rows if split == "train"}
-    for source, table in synthetic.items():
-        if strangers := set(table["image_id"][:]) - trained:
-            raise RecipeError(
-                f"{source}: captions of {len(strangers)} images that are not in train here, first {min(strangers)!r}; "
-                "use captions written for the same split (augment.captions)"
-            )
-
-
 def watched_languages(settings: VseSettings, trained: Container[str]) -> list[str]:
     """Languages that a model is validated in: those of its test that it learned or is selected by."""
     return [language for language in settings.test if language in trained or language in settings.select]
-
-
-def read_in_validation(captions: Table, watched: list[str], tested: list[str]) -> list[str]:
-    """Languages whose captions are read in validation, so that all rows rank the same pictures.
-
-    Args:
-        captions: of the corpus.
-        watched: what `watched_languages` gives for a row.
-        tested: of all rows.
-
-    Returns:
-        `watched`, or `tested` if some validation images have captions in the others alone.
-    """
-    columns = (captions[name][:] for name in ("split", "source", "language", "image_id"))
-    human = {(language, image) for split, source, language, image in zip(*columns, strict=True)
-             if (split, source) == ("val", HUMAN)}  # fmt: skip
-    own, all_images = ({image for language, image in human if language in some} for some in (watched, tested))
-    return watched if own >= all_images else tested
-
-
-def require_languages(captions: Table, wanted: Mapping[str, Sequence[str]], key: str = "vse.test") -> None:
-    """Refuse a language that a split has no human caption in, and name the setting that wants it."""
-    columns = (captions[name][:] for name in ("split", "language", "source"))
-    captioned = {(split, language) for split, language, source in zip(*columns, strict=True) if source == HUMAN}
-    for split, languages in wanted.items():
-        for language in languages:
-            if (split, language) not in captioned:
-                has = sorted(other_language for where, other_language in captioned if where == split)
-                raise RecipeError(
-                    f"{key} names {language!r}, but the corpus has no human caption of it for {split}; it has "
-                    f"{', '.join(has) or 'none'}; name another, or give pictures of that split captions"
-                )
 
 
 def advise_on_languages(settings: VseSettings, captions: Table, paths: Sequence[str] = ()) -> None:
@@ -193,8 +149,7 @@ def advise_on_selection(settings: VseSettings, row: str, learned: Set[str], capt
     """
     if not settings.epochs or not learned or learned & {*settings.select}:
         return
-    columns = zip(*(captions[name][:] for name in ("split", "source", "language")), strict=True)
-    own = sorted({language for *kind, language in columns if kind == ["val", HUMAN]} & learned & {*settings.test})
+    own = sorted({one for (one,) in human_cells(captions, "val", "language")} & learned & {*settings.test})
     better = "there are no captions of these for validation, or vse.test lacks them, so that any epoch may seem best"
     if own:
         better = f"write `{row}: {{select: [{', '.join(own)}]}}` in vse.row_settings"

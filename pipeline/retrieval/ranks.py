@@ -15,7 +15,7 @@ from data.retrieval import RetrievalData
 from data.text_inputs import TextInput
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.search.encoded_test import EncodedTest
-from modules.training.ranked import RankedModule
+from modules.training.ranked import EncodedModule
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.console import stage_command
 from pipeline.engine.job import Job, Run
@@ -29,22 +29,6 @@ from pipeline.training.trainer import evaluate_split, make_trainer
 from pipeline.vectors.images import images_in, test_inputs
 
 _ARRAYS = ("text_to_image", "image_to_text", "caption_image")
-
-
-class EncodedModule(RankedModule):
-    """A trained model whose validation and test leave what they would rank.
-
-    Attributes:
-        encoded: the test of each language.
-    """
-
-    encoded: dict[str, EncodedTest]
-
-    def on_validation_epoch_end(self) -> None:
-        """Keep what was encoded."""
-        self.encoded = self.gathered()
-
-    on_test_epoch_end = on_validation_epoch_end
 
 
 class ModelTest(NamedTuple):

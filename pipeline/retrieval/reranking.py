@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset as Table
 from torch import Tensor
 
-from data.captions import HUMAN
+from data.captions import human_cells
 from data.regions import RegionStore
 from modules.retrieval_models import model_class
 from modules.search.encoded_test import EncodedTest
@@ -160,8 +160,7 @@ def _regions(store: RegionStore, rows: Tensor) -> Tensor:
 
 def _sample(captions: Table, store: RegionStore) -> Tensor:
     """Rows (`SAMPLE`,) of training images with human captions, or fewer."""
-    columns = zip(*(captions[name][:] for name in ("image_id", "split", "source")), strict=True)
-    human = dict.fromkeys(image for image, *about in columns if about == ["train", HUMAN])
+    human = dict.fromkeys(image for (image,) in human_cells(captions, "train", "image_id"))
     images = [image for image in human if image in store]
     chosen = np.linspace(0, len(images) - 1, min(SAMPLE, len(images))).round().astype(int)
     return _rows(store, [images[place] for place in chosen])

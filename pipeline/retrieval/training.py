@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset as Table
 from datasets import concatenate_datasets
 
+from data.caption_checks import read_in_validation, require_languages, require_training_images
 from data.captions import HUMAN, read_captions
 from data.pixels import PixelStore
 from data.regions import RegionStore
@@ -19,6 +20,7 @@ from data.taught import TEXT
 from data.text_inputs import TextInput
 from modules.pretrained.interpolation import interpolate, weights_of
 from modules.retrieval_models import model_class, option_names
+from modules.training.ranked import EncodedModule
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import about_corpus, pictures_of
 from pipeline.engine.job import Job
@@ -31,16 +33,13 @@ from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.typed import names_of
 from pipeline.retrieval.preconditions import (
     advise_on_regions,
-    read_in_validation,
     require_drawn,
     require_language_of_path,
-    require_languages,
     require_pairs,
-    require_training_images,
     watched_languages,
 )
 from pipeline.retrieval.probes import language_probe, twin_scores
-from pipeline.retrieval.ranks import EncodedModule, ModelTest, folds_of, validation_scores, write_ranks
+from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
 from pipeline.retrieval.rows import Row, recall_headline, slots_of
 from pipeline.retrieval.weights import start_network, start_scale, start_weights
 from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from datasets import Dataset as Table
 
-from data.captions import HUMAN
+from data.caption_checks import require_languages
+from data.captions import HUMAN, listed_captions, training_images
 from data.mixing import CaptionsOfImages
 from data.slots import parse_group
 from data.vectors import require_fasttext
@@ -28,7 +29,6 @@ from pipeline.retrieval.preconditions import (
     advise_on_selection,
     require_enough,
     require_equal_folds,
-    require_languages,
     require_segmenters,
     watched_languages,
 )
@@ -36,7 +36,7 @@ from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import by_likelihood, on_first_lists
 from pipeline.retrieval.rows import Row, slots_of
 from pipeline.retrieval.training import Training
-from pipeline.translation.augment import captions_headline, captions_in, leave_written, training_images
+from pipeline.translation.augment import captions_headline, leave_written
 from pipeline.vectors.images import encoder_arguments, images_in, test_inputs
 from pipeline.vectors.teaching import require_taught
 
@@ -134,7 +134,7 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write, and leave the captions."""
-        human = captions_in(inputs["corpus"])
+        human = listed_captions(inputs["corpus"] / "captions.parquet")
         images = training_images(human)
         written = captions_of_corpus(inputs["model"], images_in(inputs), images, [language], search, trainer)
         longer = "train the captioner longer (augment.captioner.epochs)"

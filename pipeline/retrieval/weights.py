@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from modules.pretrained.dual_network import revision_of
-from modules.retrieval_models.base import RetrievalModel
+from modules.pretrained.start import take_weights
 from modules.retrieval_models.dual_encoder import DualEncoder
 from modules.training.retrieval import Retrieval
 from pipeline.engine.artifacts import read_tensors
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.typed import located
 from pipeline.vectors.image_vectors import REVISION
-
-_ADAPTED = ".base_layer."  # in names by `peft`
 
 
 def start_network(module: Retrieval, settings: VseSettings, images: Path | None) -> None:
@@ -52,21 +50,9 @@ def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
     Raises:
         RecipeError: a part has another shape, or nothing fits.
     """
-    own = {name.replace(_ADAPTED, "."): each for name, each in model.state_dict(keep_vars=True).items()}
-    for folder in folders:
-        given = read_tensors(folder / "weights.safetensors")
-        if not own.keys() & given.keys() and own:
-            raise RecipeError(f"vse.start: {folder} holds no part that the model lacks; leave it out")
-        for name in sorted(own.keys() & given.keys()):
-            if own[name].shape != given[name].shape:
-                raise RecipeError(
-                    f"vse.start: {name} has the shape {tuple(given[name].shape)} in {folder}, and "
-                    f"{tuple(own[name].shape)} in this model; use equal sizes"
-                )
-            with torch.no_grad():
-                own.pop(name).copy_(given[name])
-    if isinstance(model, RetrievalModel):
-        model.weights_were_set()
+    given = [(str(folder), read_tensors(folder / "weights.safetensors")) for folder in folders]
+    with located("vse.start"), as_recipe_error():
+        take_weights(model, given)
 
 
 def start_scale(module: Retrieval) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints of trainings: written whole, the best one kept, their disk asked for, damaged ones refused."""
+"""Checkpoints of trainings: written whole, their disk asked for, damaged ones refused."""
 
 import io
 import os
@@ -6,13 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
-from torch import Tensor, nn
+from torch import nn
 
 from data.errors import one_line
+from modules.training.callbacks import bytes_of_checkpoints
 from pipeline.errors import RecipeError
 
 
@@ -36,31 +35,8 @@ class WholeCheckpoints(TorchCheckpointIO):
         temporary.replace(path)
 
 
-class Best(ModelCheckpoint):
-    """Keeps the best checkpoint, of several that are equally good the last, also after its folder was moved."""
-
-    @property
-    def state_key(self) -> str:
-        """Its name in checkpoints, by which a training that was stopped finds its state."""
-        return super().state_key.replace("Best{", "_Best{", 1)
-
-    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
-        """Is this epoch's score the best so far, or equal to it? Where scores are near their limit, many are equal."""
-        best = self.best_k_models.get(self.kth_best_model_path)
-        return super().check_monitor_top_k(trainer, current) or (
-            current is not None and trainer.strategy.reduce_boolean_decision(bool(current == best))
-        )
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the score from the state, and the path from this run."""
-        place = str(Path(str(self.dirpath)) / "best.ckpt")
-        scores = state_dict["best_k_models"].values()
-        here = {"dirpath": self.dirpath, "best_model_path": place, "kth_best_model_path": place}
-        super().load_state_dict(state_dict | here | {"best_k_models": dict.fromkeys([place], *scores)})
-
-
 def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -> float:
-    """Bytes that training writes at most: two checkpoints with Adam's two moments, one more while it is written.
+    """Bytes that training writes at most.
 
     Args:
         module: what is trained.
@@ -70,10 +46,7 @@ def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -
     Raises:
         RecipeError: the disk has less.
     """
-    frozen, trained = (
-        sum(each.numel() for each in module.parameters() if each.requires_grad == wanted) for wanted in (False, True)
-    )
-    wanted = 4.0 * (trained * (3 * (3 + averaged) + 1) + frozen * (3 * (1 + averaged) + 1))
+    wanted = bytes_of_checkpoints(module, averaged)
     held = sum(path.stat().st_size for path in (folder / "checkpoints").glob("*"))  # of a run that goes on
     free = shutil.disk_usage(folder).free + held
     if free < wanted:

@@ -1,54 +1,19 @@
-"""What a training writes to TensorBoard beside its curves: a layout of charts, its settings and its results."""
+"""What a training writes to TensorBoard when it is finished: its settings and its results."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_only
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tensorboard.plugins.hparams.summary_v2 import HParam, Metric, hparams_config_pb, hparams_pb
 from torch.utils.tensorboard import SummaryWriter
 
-from modules.training.callbacks import COUNTED
-
 _SETTINGS = ("model", "trained on", "seed", "learning_rate", "dropout", "dim", "batch_size", "batch_tokens", "epochs",
              "steps", "loss", "margin")  # fmt: skip
 _FIRST = ("model", "trained on", "seed", "learning_rate", "dim")  # the five that TensorBoard shows at first
 _RESULTS = ("BLEU", "ambiguous words %", "val rsum")
-
-
-def layout(languages: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
-    """The charts of the tab Custom Scalars: category → title → kind and tags; the same for all runs of a recipe.
-
-    Args:
-        languages: that retrieval is tested in.
-    """
-    recall = {f"mean recall, {language}": [f"val/{language}/mean_recall$"] for language in languages}
-    charts = {
-        "Recall on validation": recall | {"sum of R@K, by which the epoch is chosen": ["val/rsum$"]},
-        "BLEU on validation": {"BLEU": ["val/bleu$"]},
-        "Losses": {"training": ["train/loss$"], "validation (translators)": ["val/loss$"]},
-        "Throughput": {f"{what} a second": [f"pace/{what} a second$"] for what in COUNTED},
-    }
-    return {
-        category: {title: ["Multiline", tags] for title, tags in titles.items()} for category, titles in charts.items()
-    }
-
-
-class Charts(Callback):
-    """Writes the layout of charts at the start of training."""
-
-    def __init__(self, languages: Sequence[str]) -> None:
-        self.languages = languages
-
-    @rank_zero_only
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write it."""
-        if trainer.logger is not None:
-            trainer.logger.experiment.add_custom_scalars(layout(self.languages))  # type: ignore[attr-defined]
 
 
 def _columns(languages: Sequence[str]) -> Summary:

@@ -23,7 +23,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from data.errors import one_line
 from modules.precision import bfloat16_cost
 from modules.training.base import TrainedModule
-from modules.training.callbacks import LOG_EVERY, AveragedWeights, Pace, SeedEachEpoch, TensorFloat
+from modules.training.callbacks import LOG_EVERY, AveragedWeights, Best, Charts, Pace, SeedEachEpoch, TensorFloat
 from modules.training.graphs import StepGraphs
 from pipeline.engine.console import CONSOLE, debug, info
 from pipeline.engine.executors import GPU_JOBS
@@ -33,9 +33,8 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.training.checkpoints import Best, WholeCheckpoints, disk_for_training, require_checkpoint
+from pipeline.training.checkpoints import WholeCheckpoints, disk_for_training, require_checkpoint
 from pipeline.training.loggers import loggers_of
-from pipeline.training.tensorboard import Charts
 
 LOGS = Path("lightning_logs")
 _PACE_STEPS = 20  # before an estimate is given

@@ -2,14 +2,21 @@
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset as Table
 
-from data.captions import HUMAN, TRAINING_SPLITS, Caption, choose, read_captions, write_captions
-from data.casing import Casing
+from data.captions import (
+    HUMAN,
+    Caption,
+    choose,
+    listed_captions,
+    read_captions,
+    refuse_held_out,
+    write_captions,
+)
 from data.regions import RegionStore
 from data.text import spaced
 from data.text_inputs import tokens_of, words_of_all
@@ -77,9 +84,9 @@ def synthesis_job(
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Translate, and leave captions and examples."""
         refuse_seen_images(inputs)
-        human = captions_in(inputs["corpus"])
+        human = listed_captions(inputs["corpus"] / "captions.parquet")
         if "before" in inputs:
-            source = captions_in(inputs["before"])
+            source = listed_captions(inputs["before"] / "captions.parquet")
         else:
             source = [caption for caption in human if caption.language == language and caption.split == "train"]
         refuse_held_out(source, human)
@@ -134,21 +141,6 @@ def _numbered(translations: Sequence[Translated], count: int) -> Iterator[tuple[
         yield f"#{number}" if number > 1 else "", new
 
 
-def captions_in(folder: Path) -> list[Caption]:
-    """The captions that a finished job left; raises as `read_captions`."""
-    captions = read_captions(folder / "captions.parquet")
-    columns = [field.name for field in fields(Caption)]
-    return [Caption(*row) for row in zip(*(captions[name][:] for name in columns), strict=True)]
-
-
-def casing_in(folder: Path, language: str) -> Casing:
-    """How people write the words of a language in the training captions of a corpus; raises as `read_captions`."""
-    table = read_captions(folder / "captions.parquet")
-    rows = zip(table["split"][:], table["language"][:], table["text"][:], strict=True)
-    own = (text for split, of, text in rows if split in TRAINING_SPLITS and of == language)
-    return Casing.learn(own, language)
-
-
 def leave_captions(
     folder: Path, synthetic: Sequence[Caption], corpus: Path, origin: str, empty: int
 ) -> dict[str, Any]:  # fmt: skip
@@ -157,11 +149,6 @@ def leave_captions(
     new, human = (read_captions(place / "captions.parquet", tokens=True) for place in (folder, corpus))
     training = choose(human, "train", [f"{language}/{HUMAN}" for language in {*human["language"][:]}])
     return diversity(training, new, origin) | {"empty": empty}
-
-
-def training_images(human: Sequence[Caption]) -> list[str]:
-    """The training images that have a human caption in any language, in their order."""
-    return list(dict.fromkeys(caption.image_id for caption in human if caption.split == "train"))
 
 
 def leave_written(
@@ -194,17 +181,6 @@ def captions_headline(figures: Mapping[str, Any]) -> str:
     """How many captions of pictures, and how many are empty, as text."""
     empty = f"; {figures['empty']:,} empty ones are left out" if figures["empty"] else ""
     return f"{figures['captions']:,} captions{empty}"
-
-
-def refuse_held_out(source: Sequence[Caption], human: Sequence[Caption]) -> None:
-    """Refuse to translate a caption whose image is in any split but train."""
-    split_of = {caption.image_id: caption.split for caption in human}
-    for caption in source:
-        if split_of.get(caption.image_id) != "train":
-            raise RecipeError(
-                f"caption {caption.caption_id!r}: its image is in split {split_of.get(caption.image_id)!r}; only "
-                "captions of training images are translated"
-            )
 
 
 def diversity(human: Table, synthetic: Table, origin: str) -> dict[str, Any]:

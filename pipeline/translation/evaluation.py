@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from data.characters import lowered
 from data.language_codes import UNSPACED
+from data.parallel_text import ParallelText
 from data.text import SubWords, tokenize, words_of
 from modules.metrics.translation import ambiguity_scores, translation_scores
 from modules.translators.beam import BeamSettings
@@ -18,7 +19,6 @@ from pipeline.engine.artifacts import read_rows
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.training.trainer import log_folder
-from pipeline.translation.parallel_text import ParallelText
 from pipeline.translation.translating import Translated, TranslationMemory, translate_all
 from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.dashboards import log_translations

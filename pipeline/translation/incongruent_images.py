@@ -13,6 +13,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
+from data.parallel_text import ParallelText, sentences_of
 from data.regions import RegionStore
 from data.text import JointBPE, words_of
 from data.translation import in_order_loader
@@ -25,7 +26,7 @@ from pipeline.engine.job import Job
 from pipeline.recipes.settings import Recipe
 from pipeline.training.trainer import log_folder
 from pipeline.translation.evaluation import settings_of_test, translate_rows
-from pipeline.translation.parallel_text import ParallelText, parallel_text_of, sentences_of
+from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.translator_files import load_translator
 from pipeline.visualization.attention import AttendedSentence, attention_html, attention_picture
 from pipeline.visualization.dashboards import log_picture, plain

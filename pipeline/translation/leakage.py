@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from data.captions import TRAINING_SPLITS, read_captions, read_pairs
-from data.pictures import name_of
+from data.lent import seen_images
 from pipeline.engine.console import info
 from pipeline.engine.job import Job
-from pipeline.errors import RecipeError
 
 
 def lenders_of(borrowed: Sequence[Job], corpus: Job) -> dict[str, Job]:
@@ -44,26 +42,5 @@ def refuse_seen_images(
         tables: of those corpora that it reads.
     """
     lenders = [folder for name, folder in inputs.items() if name.startswith("lender")]
-    if not lenders:  # most have none: no table is read
-        return
-    read = [_images(folder, table, training=True) for folder in lenders for table in tables]
-    learned = {name_of(image_id) for images in read for image_id in images}
-    training, held_out = (
-        {name_of(image): image for table in ("captions", "pairs") for image in _images(inputs["corpus"], table, split)}
-        for split in (True, False)
-    )
-    if seen := learned & held_out.keys():
-        raise RecipeError(
-            f"{what} learned from sentences about {len(seen)} val or test images of this corpus, first "
-            f"{min(held_out[name] for name in seen)!r}; borrow from a recipe whose split leaves them out"
-        )
-    if learned and not learned & training.keys():
-        info(f"no image of {what} ({min(learned)} …) has a name of this corpus; if they are the same "
-            "images under other names, held-out images cannot be found among them", colour="yellow")  # fmt: skip
-
-
-def _images(corpus: Path, table: str, training: bool) -> set[str]:
-    """The images that a table of a prepared corpus has in training splits, or in the others."""
-    rows = (read_pairs if table == "pairs" else read_captions)(corpus / f"{table}.parquet")
-    of_rows = zip(rows["image_id"][:], rows["split"][:], strict=True)
-    return {image_id for image_id, split in of_rows if image_id and (split in TRAINING_SPLITS) == training}
+    if lenders and (doubt := seen_images(lenders, inputs["corpus"], what, tables)):  # most have none: no table is read
+        info(doubt, colour="yellow")

@@ -13,6 +13,7 @@ import torch
 from data.captions import read_pairs
 from data.characters import lowered
 from data.language_codes import UNSPACED
+from data.parallel_text import ParallelText
 from data.text import BEGIN, END, PADDING, JointBPE, tokenize_all
 from data.translation import TranslationData
 from modules.metrics.translation import surface_bleu
@@ -34,7 +35,7 @@ from pipeline.training.trainer import fit, log_folder
 from pipeline.translation.back_translation import back_translation_job
 from pipeline.translation.evaluation import evaluate_translator, settings_of_test, translation_headline
 from pipeline.translation.incongruent_images import incongruent_job
-from pipeline.translation.parallel_text import ParallelText, parallel_text_of
+from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.pretrained import pretrained_job
 from pipeline.translation.reranked import channel_of, read_beside, reranked_jobs
 from pipeline.translation.translator_files import save_network, save_several

@@ -1,98 +1,24 @@
-"""The parallel table of a prepared corpus with its token numbers, seen in one direction."""
+"""The parallel text of a job: tables that the jobs before it have left."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from data.captions import read_pairs
+from data.parallel_text import BACK_COLUMNS, ParallelText
 from data.regions import RegionStore
-from data.translation import Sentences
 from pipeline.corpus.prepare import about_corpus
 from pipeline.engine.artifacts import read_rows
-from pipeline.errors import RecipeError
 from pipeline.recipes.translator_settings import MmtSettings
 
 BACK = "back.parquet"  # of a back-translation
-_OF_BACK = ("pair_id", "text", "tokens")  # the last two of the source
 
 
-def parallel_text_of(inputs: Mapping[str, Path], direction: str, settings: MmtSettings) -> "ParallelText":
+def parallel_text_of(inputs: Mapping[str, Path], direction: str, settings: MmtSettings) -> ParallelText:
     """The parallel table of a job with the inputs `corpus`, and `text` and `back` if it has them, with its regions."""
-    store = RegionStore(inputs["corpus"] / "regions", check_values=False)
-    return ParallelText(
-        inputs["corpus"], inputs.get("text"), direction, store, settings.without_regions, inputs.get("back")
-    )
-
-
-def sentences_of(rows: Sequence[Mapping[str, Any]], images: Sequence[str | None] | None = None) -> Sentences:
-    """Rows of a `ParallelText` as token numbers, with their own images or with others."""
-    source, target = ([row[f"{side}_tokens"] for row in rows] for side in ("source", "target"))
-    return Sentences(source, target, [row["seen_id"] for row in rows] if images is None else images)
-
-
-class ParallelText:
-    """The parallel table with its token numbers, seen in one direction; without `text` they have no numbers.
-
-    Sentences without a source have none here, unless `back` is the folder of a back-translation that wrote it. A row's
-    `seen_id` is its image where that has regions, else None; `caption` says that it is fine-tuned and tested
-    on, which rows of images without regions are if `without_regions` is `captions`.
-    """
-
-    def __init__(
-        self, corpus: Path, text: Path | None, direction: str, store: RegionStore, without_regions: str,
-        back: Path | None = None,
-    ) -> None:  # fmt: skip
-        self.corpus, self.direction, self.store = corpus, direction, store
-        self.source, self.target = direction.split("-")
-        self.twins = about_corpus(corpus)["twins"]
-        pairs = read_pairs(corpus / "pairs.parquet").to_list()
-        source = target = [list[int]()] * len(pairs)
-        if text is not None:
-            tokens = read_rows(text / "tokens.parquet", [self.source, self.target])
-            source, target = (tokens[name].to_pylist() for name in (self.source, self.target))
-        seen = {image_id: image_id for image_id in store.ids}
-        about = "seen_id" if without_regions == "text" else "image_id"
-        rows = [
-            row | {"source_tokens": s, "target_tokens": t, "seen_id": seen.get(row["image_id"])}
-            for row, s, t in zip(pairs, source, target, strict=True)
-            if row.get(self.target)
-        ]
-        written = {} if back is None else {row["pair_id"]: row for row in read_rows(back / BACK, _OF_BACK).to_pylist()}
-        self._rows = [
-            row | {"caption": row[about] is not None, "made_up": False} for row in rows if row.get(self.source)
-        ]
-        self._rows += [
-            row | {self.source: new["text"], "source_tokens": new["tokens"], "caption": False, "made_up": True}
-            for row in rows
-            if not row.get(self.source) and (new := written.get(row["pair_id"]))
-        ]
-
-    def rows(self, split: str, captions: bool | None) -> list[dict[str, Any]]:
-        """Pairs of a split: captions, text to pre-train on, or (None) all."""
-        rows = [row for row in self._rows if row["split"] == split]
-        if captions is None or (captions is False and all(row["caption"] or row["made_up"] for row in rows)):
-            return rows  # there is no text without pictures: use all of it
-        if captions and not any(row["caption"] for row in self._rows):
-            return [row for row in rows if not row["made_up"]]  # no pair is about a picture: use the text
-        return [row for row in rows if row["caption"] == captions]
-
-    def select(self, split: str, captions: bool | None, repeat: Mapping[str, int] | None = None) -> Sentences:
-        """The same as token numbers, those of some origins several times.
-
-        Raises:
-            RecipeError: there are none, or none of an origin that is to be repeated.
-        """
-        rows = self.rows(split, captions)
-        origins = {row["origin"] for row in rows}
-        for origin in repeat or {}:
-            if origin not in origins:
-                raise RecipeError(f"mmt.repeat names {origin!r}; the pairs are of {', '.join(sorted(origins))}")
-        rows = [row for row in rows for _ in range((repeat or {}).get(row["origin"], 1))]
-        if not rows:
-            kind = {True: "with regions ", False: "", None: ""}[captions]
-            raise RecipeError(f"mmt: no {self.direction} pair {kind}for {split}; see the data report of the corpus")
-        return sentences_of(rows)
-
-    def texts(self, language: str, split: str, captions: bool | None) -> list[str]:
-        """Surface sentences of the same pairs, in the same order."""
-        return [row[language] for row in self.rows(split, captions)]
+    corpus, tokens, back = inputs["corpus"], None, []
+    if "text" in inputs:
+        tokens = read_rows(inputs["text"] / "tokens.parquet", direction.split("-")).to_pydict()
+    if "back" in inputs:
+        back = read_rows(inputs["back"] / BACK, BACK_COLUMNS).to_pylist()
+    store = RegionStore(corpus / "regions", check_values=False)
+    twins = about_corpus(corpus)["twins"]
+    return ParallelText(corpus, direction, store, twins, settings.without_regions, tokens, back)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data.answer_tokens import AnswerTokens
+from data.captions import listed_captions, training_images
 from data.languages import language_name
 from data.regions import RegionStore
 from modules.translators.beam import BeamSettings
@@ -20,7 +21,7 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.translator_settings import CaptionerSettings
-from pipeline.translation.augment import captions_headline, captions_in, leave_written, training_images
+from pipeline.translation.augment import captions_headline, leave_written
 from pipeline.translation.evaluation import evaluate_translator, settings_of_test, translation_headline
 from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.translating import TranslationMemory, identity_of_pretrained, translate_all
@@ -93,7 +94,8 @@ def captioner_job(
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Write, and leave the captions."""
         network = ImageTextTranslator(name, prompt, captioner.longest, captioner.revision, CAPTIONER)
-        human, tokens = captions_in(inputs["corpus"]), AnswerTokens(network.processor.tokenizer, language)
+        human = listed_captions(inputs["corpus"] / "captions.parquet")
+        tokens = AnswerTokens(network.processor.tokenizer, language)
         images, store = training_images(human), RegionStore(inputs["corpus"] / "regions", check_values=False)
         nothing = tokens.encode_all([""] * len(images), language)
         found = translate_all(

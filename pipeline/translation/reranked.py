@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data.nbest import Candidate, nbest_lines, read_nbest
+from data.parallel_text import ParallelText
 from data.slots import parse_group
 from modules.translators.mira import MiraSettings
-from modules.translators.nbest import Lists, compare, tuned
+from modules.translators.nbest import Lists, compare, figures_of, tuned
 from pipeline.engine.artifacts import read_rows
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
@@ -33,7 +34,7 @@ from pipeline.translation.evaluation import (
 )
 from pipeline.translation.incongruent_images import another
 from pipeline.translation.nbest import as_lists
-from pipeline.translation.parallel_text import ParallelText, parallel_text_of
+from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.translating import Translated
 from pipeline.translation.translator_files import (
     LOGP,
@@ -197,27 +198,16 @@ def ablation_job(recipe: Recipe, lists: Job) -> Job:
             compare, references=test.references, images=images, characters=test.characters,
             resamples=recipe.report.resamples,
         )  # fmt: skip
-        figures = _figures(score(systems), "")
+        figures = figures_of(score(systems))
         own, other = "+ image", "+ another image"
         if own in systems and other in systems:
-            figures |= _figures(score({other: systems[other], own: systems[own]})[1::2], " | own")
+            figures |= figures_of(score({other: systems[other], own: systems[own]})[1::2], " | own")
         return figures | {"test_sentences": len(images)}
 
     return Job(
         lists.name.replace("nbest-", "ablation-", 1), "rerank", _ABLATION, plain, {"lists": lists}, run,
         headline=lambda figures: f"BLEU {figures[f'{LOG_P} | BLEU']:.1f}, all features {figures['all | BLEU']:.1f}",
     )  # fmt: skip
-
-
-def _figures(scored: Sequence[Any], end: str) -> dict[str, float]:
-    """Scores, and their gains with intervals, by name."""
-    figures = {}
-    for score in scored:
-        name = f"{score.system} | {score.measure}{end}"
-        figures[name] = float(score.value)
-        if score.gain is not None:
-            figures |= {f"{name} {part}": float(value) for part, value in score.gain._asdict().items()}
-    return figures
 
 
 def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:

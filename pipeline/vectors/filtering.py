@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from data.captions import Caption
+from data.captions import Caption, listed_captions, refuse_held_out
 from data.characters import lowered
 from data.errors import DataError
 from data.languages import language_evidence
@@ -26,7 +26,7 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.recipes.trainer_settings import TrainerSettings, job_settings
 from pipeline.training.model_files import device_of, load_model
-from pipeline.translation.augment import captions_in, leave_captions, refuse_held_out
+from pipeline.translation.augment import leave_captions
 from pipeline.translation.leakage import lenders_of, refuse_seen_images
 from pipeline.translation.translating import TranslationMemory, translate_all, translator_identity
 from pipeline.translation.translator_files import load_translator
@@ -59,7 +59,7 @@ def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job 
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Score, and leave those that are kept."""
-        human, new = captions_in(inputs["corpus"]), captions_in(inputs["captions"])
+        human, new = (listed_captions(inputs[name] / "captions.parquet") for name in ("corpus", "captions"))
         refuse_held_out(new, human)
         originals = {caption.caption_id: caption for caption in human}
         scores = np.asarray(_scores(recipe, settings.by, new, originals, inputs, folder))

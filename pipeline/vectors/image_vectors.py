@@ -17,8 +17,8 @@ from data.pixels import VectorStore, files_of, open_images
 from data.processes import cores
 from data.text_inputs import PretrainedTokens
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
-from modules.retrieval_models import RetrievalModel, build_model
-from modules.retrieval_models.dual_encoder import DualEncoder
+from modules.retrieval_models import RetrievalModel
+from modules.retrieval_models.dual_encoder import DualEncoder, pretrained_encoder
 from modules.retrieval_models.encoded import all_images
 from pipeline.corpus.prepare import captioned_images, pictures_of
 from pipeline.engine.artifacts import files_for_later
@@ -59,7 +59,7 @@ def network_job(
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
         """Encode; DataError if an image has no picture, or one cannot be read."""
         reader, ids = NetworkPixels(name), captioned_images(inputs["corpus"])
-        model, arguments = image_tower(name, reader.size)
+        model, arguments = pretrained_encoder(name, dual_network_arguments(name) | {"towers": "image"}, reader.size)
         model.eval().to(device_of(trainer))
         paths = files_of(pictures_of(inputs["corpus"]), ids, "take a model that reads its regions (vse.model=san)")
         revision, digest_of = revision_of(name) or "", digests(paths)
@@ -104,23 +104,6 @@ def trained_job(trained: Job, inputs: Mapping[str, Job], trainer: TrainerSetting
     return Job(f"{VECTORS}-{trained.name}", "vse", VERSION, {}, dict(inputs), run, headline=_headline)
 
 
-def image_tower(name: str, numbers: int) -> tuple[DualEncoder, dict[str, Any]]:
-    """The image tower of a dual encoder as a retrieval model without a text side, and the arguments that it is made by.
-
-    Args:
-        numbers: of a picture that it is given.
-
-    Raises:
-        ModelError: there is no such network.
-    """
-    network = dual_network_arguments(name) | {"towers": "image"}
-    arguments: dict[str, Any] = {
-        "region_dim": numbers, "vocabulary_size": 0, "languages": [], "pretrained": name, "image": "full",
-        "network": network,
-    }  # fmt: skip
-    return _loaded(arguments), arguments
-
-
 def whole_network(name: str, languages: Sequence[str]) -> tuple[DualEncoder, PretrainedTokens, NetworkPixels]:
     """A dual encoder as it is, with both towers; what it reads words with, and pictures.
 
@@ -134,20 +117,8 @@ def whole_network(name: str, languages: Sequence[str]) -> tuple[DualEncoder, Pre
     network = dual_network_arguments(name)
     reader = NetworkPixels(name)
     text = PretrainedTokens(name, network["text"]["longest"], network["text"]["lower"])
-    model = _loaded({
-        "region_dim": reader.size, "vocabulary_size": len(text), "languages": list(languages), "pretrained": name,
-        "image": "full", "network": network | {"towers": "both"},
-    })  # fmt: skip
+    model, _ = pretrained_encoder(name, network | {"towers": "both"}, reader.size, len(text), languages)
     return model.eval(), text, reader
-
-
-def _loaded(arguments: dict[str, Any]) -> DualEncoder:
-    """A dual encoder with the weights of its network."""
-    model = build_model(DUAL, **arguments)
-    assert isinstance(model, DualEncoder)
-    assert model.network is not None
-    model.network.load(arguments["pretrained"])
-    return model
 
 
 def _read_vectors(digests: Path) -> dict[str, Vector]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.captions import HUMAN, read_captions
+from data.captions import human_cells, read_captions
 from modules.pretrained.new_network import write_network
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.console import info
@@ -24,11 +24,8 @@ def network_of_corpus(
         ModelError: as `write_network`.
     """
     corpus = workspace.require(corpus_job(recipe, workspace))
-    rows = read_captions(corpus / "captions.parquet").to_list()
-    texts = [
-        row["text"] for row in rows
-        if row["split"] == "train" and row["source"] == HUMAN and row["language"] in languages
-    ]  # fmt: skip
+    captions = read_captions(corpus / "captions.parquet")
+    texts = [text for language, text in human_cells(captions, "train", "language", "text") if language in languages]
     if not texts:
         raise RecipeError(
             f"--languages {','.join(languages)}: the corpus has no training captions in these; name others"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from data.text import mean_by_word
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail, wrap, write_line
 
@@ -86,21 +87,10 @@ def attention_picture(sentence: AttendedSentence, words: int = 2 * _COLUMNS) -> 
     return sheet
 
 
-def words_of(tokens: Sequence[str], weights: Sequence[Sequence[float]]) -> list[tuple[str, NDArray[np.floating]]]:
-    """Sub-words put together to words, with the mean of their weights."""
-    words: list[tuple[str, list[Sequence[float]]]] = []
-    for token, share in zip(tokens, weights, strict=True):
-        if token.startswith("▁") or not words:
-            words.append((token.lstrip("▁"), [share]))
-        else:
-            words[-1] = (words[-1][0] + token, [*words[-1][1], share])
-    return [(word, np.array(shares).mean(0)) for word, shares in words]
-
-
 def _sharpest(sentence: AttendedSentence, count: int) -> list[tuple[str, NDArray[np.floating]]]:
     """The words with the sharpest attention, in the order of the sentence, with their weights."""
     words = [
-        (word, share) for word, share in words_of(sentence.tokens, sentence.weights) if any(map(str.isalnum, word))
+        (word, share) for word, share in mean_by_word(sentence.tokens, sentence.weights) if any(map(str.isalnum, word))
     ]
     chosen = sorted(range(len(words)), key=lambda place: -words[place][1].max())[:count]
     return [words[place] for place in sorted(chosen)]

@@ -19,7 +19,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
-from data.captions import HUMAN
+from data.captions import human_cells
 from data.regions import RegionStore
 from modules.retrieval_models.encoded import encoded_captions, encoded_images
 from modules.training.base import batches_of
@@ -219,10 +219,9 @@ def query_galleries(
 ) -> list[pl.Callback]:  # fmt: skip
     """A `QueryGallery` of a split: so many `queries` a language, `most` images, always the same; [] if it has none."""
     choices: dict[tuple[str, str], GalleryQuery] = {}
-    for row in captions.to_list():
-        image_id, language = row["image_id"], row["language"]
-        if row["split"] == split and row["source"] == HUMAN and language in languages:
-            choices.setdefault((image_id, language), GalleryQuery(row["text"], language, image_id))
+    for text, language, image_id in human_cells(captions, split, "text", "language", "image_id"):
+        if language in languages:
+            choices.setdefault((image_id, language), GalleryQuery(text, language, image_id))
     seen = sorted({name for name, _ in choices if name in store})
     seen = [name for name in seen if name in pictures] or seen
     image_ids = random.Random(0).sample(seen, min(most, len(seen)))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -18,10 +17,9 @@ from torch.nn import functional as F
 from data.languages import language_name
 from data.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel
-from modules.retrieval_models.encoded import Encode, encoded_captions, encoded_images, one_vector_each
+from modules.search.joint_space import CAPTIONS, IMAGES, REGIONS, WORDS, Groups, farthest, t_sne
 from pipeline.visualization.plots import DPI, as_label
 
-IMAGES, REGIONS, CAPTIONS, WORDS = "images", "regions", "captions", "words"
 _SIDE, _LEGEND = 9.0, 0.7  # inches: the plane, the legend below it
 _EDGES = np.array([[0.5, 0.3], [0.5, 0.7]])  # inches that are left free: left and bottom, right and top
 _LETTER, _LINE, _POINTS = 0.082, 0.15, 9  # of a word: inches of a letter and of a line, size in points
@@ -34,44 +32,6 @@ _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, 
 CropOf = Callable[[int], Image.Image | None]
 """What a region looks like, by its row; None where the picture is not at hand."""
 _Box = tuple[float, float, float, float]  # left, bottom, right, top in inches
-
-
-Groups = dict[tuple[str, str], NDArray[np.floating]]
-"""Kind (`images`, `regions`, `captions`, `words`) and language (empty for the first two) -> an array, a row an item."""
-
-
-def encoded_contents(
-    model: RetrievalModel, encode: Encode, images: NDArray[np.floating], regions: NDArray[np.floating],
-    captions: Mapping[str, Sequence[str]], words: Mapping[str, Sequence[str]],
-) -> Groups:  # fmt: skip
-    """Vectors (…, H) of what a picture of the joint space shows, of unit norm.
-
-    Args:
-        model: ready to be used.
-        encode: the text input's.
-        images: (N, R, D) their regions.
-        regions: (M, D) some of those, each encoded as an image of one region.
-        captions: language -> texts.
-        words: language -> words, each encoded as a caption of one word.
-    """
-    with torch.no_grad():
-        encodings = {(IMAGES, ""): encoded_images(model, images)}
-        if len(regions):
-            encodings[REGIONS, ""] = encoded_images(model, regions[:, None])
-        for kind, by_language in ((CAPTIONS, captions), (WORDS, words)):
-            for language, texts in by_language.items():
-                if texts:
-                    encodings[kind, language] = encoded_captions(model, encode, [(text, language) for text in texts])
-    vectors = {group: one_vector_each(encoding) for group, encoding in encodings.items()}
-    return {group: rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-12) for group, rows in vectors.items()}
-
-
-def t_sne(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """t-SNE (van der Maaten and Hinton 2008): positions (N, 2) of vectors (N, H), with a fixed seed."""
-    from sklearn.manifold import TSNE
-
-    reduced = TSNE(init="pca", random_state=0, perplexity=min(30.0, (len(vectors) - 1) / 3)).fit_transform(vectors)
-    return np.asarray(reduced)
 
 
 def known_words(words: Mapping[str, Sequence[str]], vocabulary: WordVocabulary) -> dict[str, list[str]]:
@@ -149,16 +109,6 @@ def _draw_crops(axes: Axes, points: NDArray[np.floating], crop_of: CropOf) -> li
             axes.add_patch(Rectangle(box[:2], width, height, fill=False, edgecolor=_COLOURS[REGIONS][0], zorder=3))
             taken.append(box)
     return taken
-
-
-def farthest(points: NDArray[np.floating], count: int) -> list[int]:
-    """Rows of at most `count` of some points (N, 2): the first, then each time the one farthest from those chosen."""
-    chosen: list[int] = []
-    distances = np.full(len(points), np.inf)
-    while len(chosen) < min(count, len(points)):
-        chosen.append(int(distances.argmax()))
-        distances = np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
-    return chosen
 
 
 def _write_word(axes: Axes, place: NDArray[np.floating], word: str, colour: str, taken: Sequence[_Box]) -> _Box:

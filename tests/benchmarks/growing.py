@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from data.captions import Caption, choose, read_captions, write_captions
+from data.captions import Caption, choose, listed_captions, read_captions, write_captions
 from data.corpora import Corpus
 from data.mixing import MixedBatches
 from data.pixels import open_images
@@ -34,7 +34,6 @@ from modules.search.index import Kind, VectorIndex
 from modules.search.ranking import ranks_by_index
 from pipeline.engine.machine import Cost, peak_memory_mb
 from pipeline.gallery.vector_cache import VectorCache
-from pipeline.translation.augment import captions_in
 from tests.benchmarks.timing import BATCH
 
 EACH, WORDS, KNOWN_WORDS, DIM = 5, 12, 20_000, 256  # captions an image, words a caption, different words, vectors
@@ -74,7 +73,7 @@ def report(folder: Path, count: int) -> Work:
 
 def objects(folder: Path, count: int) -> Work:
     """All captions as objects, as stage augment reads them."""
-    return lambda: captions_in(folder)
+    return lambda: listed_captions(folder / "captions.parquet")
 
 
 def encode(folder: Path, count: int) -> Work:
@@ -196,7 +195,7 @@ class Part:
 PARTS = {
     "write": Part("caption table with tokens, written", write),
     "report": Part("data report", report),
-    "objects": Part("captions as objects (`captions_in`)", objects),
+    "objects": Part("captions as objects (`listed_captions`)", objects),
     "encode": Part("vocabulary and encoding", encode),
     "first": Part("from the files to the first batch", first_batch),
     "sample": Part("a pass of the sampler", sample),

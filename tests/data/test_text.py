@@ -16,6 +16,7 @@ from data.text import (
     UNKNOWN,
     JointBPE,
     detokenize,
+    mean_by_word,
     plain_words,
     tokenize,
     words_of,
@@ -270,3 +271,10 @@ def test_plain_words_are_those_of_surface_text_and_of_moses_tokens_without_signs
     assert plain_words("Ein  Mann (grün).", "de") == ["ein", "mann", "grün"]
     assert plain_words("一只狗，在跑。", "zh") == list("一只狗在跑")
     assert plain_words("…", "en") == []
+
+
+def test_sub_words_are_put_together_with_the_mean_of_their_weights() -> None:
+    (first, one), (second, other) = mean_by_word(["▁ein", "▁hu", "nd"], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    assert (first, second) == ("ein", "hund")
+    assert one.tolist() == [1, 0, 0]
+    assert other.tolist() == pytest.approx([0, 0.5, 0.5])

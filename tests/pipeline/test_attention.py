@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from pipeline.visualization.attention import AttendedSentence, _framed, attention_html, attention_picture, words_of
+from pipeline.visualization.attention import AttendedSentence, _framed, attention_html, attention_picture
 
 BOXES = np.array([[0.0, 0.0, 1.0, 1.0], [0.2, 0.2, 0.6, 0.6], [0.5, 0.5, 0.9, 0.9]])
 
@@ -16,13 +15,6 @@ def seen(path: Path, weights: list[list[float]]) -> AttendedSentence:
     return AttendedSentence(
         "white.png", path / "white.png", ("a <dog>", "ein Hund"), ["▁ein", "▁hu", "nd"], weights, BOXES
     )
-
-
-def test_sub_words_are_put_together_with_the_mean_of_their_weights() -> None:
-    (first, one), (second, other) = words_of(["▁ein", "▁hu", "nd"], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
-    assert (first, second) == ("ein", "hund")
-    assert one.tolist() == [1, 0, 0]
-    assert other.tolist() == pytest.approx([0, 0.5, 0.5])
 
 
 def test_the_strongest_region_is_framed_red_where_it_lies(tmp_path: Path) -> None:

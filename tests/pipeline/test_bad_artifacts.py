@@ -183,7 +183,7 @@ def test_a_training_whose_folder_was_moved_keeps_its_best_epoch(stopped: Tiny, t
     (path,) = copy.workspace.root.glob("jobs/vse-*/*.partial/checkpoints/best.ckpt")
     callbacks = torch.load(path, weights_only=True)["callbacks"]
     score = next(state["best_model_score"] for name, state in callbacks.items() if name.startswith("_Best"))
-    from pipeline.training.checkpoints import Best
+    from modules.training.callbacks import Best
 
     best = Best(path.parent, filename="best", monitor="val/rsum", mode="max", save_top_k=1)
     best.load_state_dict(next(state for name, state in callbacks.items() if name.startswith("_Best")))

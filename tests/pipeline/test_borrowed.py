@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from data.captions import Caption, Pair, write_captions, write_pairs
+from data.errors import DataError
 from data.pictures import name_of
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
-from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.stages import STAGES
@@ -42,11 +42,11 @@ def test_borrowed_translators_must_not_have_read_about_held_out_images(tmp_path,
     for held_out in (captions, scored):
         refuse_seen_images({"corpus": held_out})  # its own translators: checked when prepared
         for lenders in ({"lender": lender}, {"lender": own, "lender2": lender}):
-            with pytest.raises(RecipeError, match=r"1 val or test images of this corpus, first 'two\.jpg'"):
+            with pytest.raises(DataError, match=r"1 val or test images of this corpus, first 'two\.jpg'"):
                 refuse_seen_images({"corpus": held_out, **lenders})
     both = {"corpus": corpus("asked", [], three="val"), "lender": corpus("captioned", [], three="train")}
     refuse_seen_images(both)
-    with pytest.raises(RecipeError, match=r"the writer learned from sentences about 1 val .* first 'three\.jpg'"):
+    with pytest.raises(DataError, match=r"the writer learned from sentences about 1 val .* first 'three\.jpg'"):
         refuse_seen_images(both, "the writer", ("pairs", "captions"))
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from data.yaml_text import parse_yaml
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.yaml_files import parse_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + level)}: &{chr(98 + level)} [{', '.join(['*' + chr(97 + level)] * 9)}]\n" for level in range(12)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import data.segmentation
+from data.caption_checks import read_in_validation
 from data.captions import Caption, table_of
 from data.errors import DataError
 from data.slots import parse_group
@@ -26,7 +27,6 @@ from pipeline.retrieval.preconditions import (
     advise_on_languages,
     advise_on_regions,
     advise_on_selection,
-    read_in_validation,
     require_pairs,
     require_segmenters,
 )

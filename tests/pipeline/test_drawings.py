@@ -11,20 +11,15 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from data.captions import Caption, write_captions
+from data.described_images import DescribedImages
 from data.pixels import open_images
 from data.regions import RegionStore, write_regions
 from data.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
-from pipeline.reporting.drawings import _grounding, _joint_space, _TestImages, generation_sheet
+from modules.search.joint_space import encoded_contents, farthest, t_sne
+from pipeline.reporting.drawings import _grounding, _joint_space, generation_sheet
 from pipeline.visualization.grounding import NOTHING, Side, View, grounded, grounding_figure, lit
-from pipeline.visualization.joint_space import (
-    encoded_contents,
-    farthest,
-    known_words,
-    plane_figure,
-    t_sne,
-    word_vectors,
-)
+from pipeline.visualization.joint_space import known_words, plane_figure, word_vectors
 from pipeline.visualization.pictures import cut_out
 from pipeline.visualization.plots import as_png
 from tests.modules.cases import ON_REGIONS
@@ -228,14 +223,13 @@ def test_one_region_or_no_boxes_are_told_in_a_line(tiny: Tiny, tmp_path: Path, c
 
 
 def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_first(tmp_path: Path) -> None:
-    def found(captions: list[tuple[str, str, str]]) -> _TestImages:
+    def found(captions: list[tuple[str, str, str]]) -> DescribedImages:
         rows = [Caption(image, f"{image}{language}{n}", language, text, "test")
                 for n, (image, language, text) in enumerate(captions)]  # fmt: skip
         write_captions([*rows, Caption("c", "x", "en", "of training", "train")], tmp_path / "captions.parquet")
-        return _TestImages(tmp_path, open_images(tmp_path / "regions"), ["en", "de"])
+        return DescribedImages(tmp_path / "captions.parquet", open_images(tmp_path / "regions"), {}, ["en", "de"])
 
     write_regions(tmp_path / "regions", ["a", "b", "c"], ((REGIONS[0], BOXES) for _ in range(3)))
-    (tmp_path / "about.json").write_text('{"task": "", "label": "", "twins": [], "pictures": {}}')
     both = found([("a", "en", "first"), ("a", "en", "second"), ("a", "de", "ein"), ("b", "en", "b"), ("z", "de", "z")])
     assert both.ids == ["a"]
     assert both.captions["en"]["a"] == "first"
@@ -248,7 +242,7 @@ def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_fir
     ).eval()
     parts = _grounding(model, text, apart, "a", "t").subfigs
     assert "English: “a bat”" in {one.get_suptitle().strip() for part in parts for one in part.subfigs}
-    _joint_space(model, text, apart, apart.frequent_words(), "t")
+    _joint_space(model, text, apart, apart.frequent_words(25), "t")
 
 
 def test_a_language_without_captions_of_the_images_has_no_line_of_generated_captions() -> None:

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from data.captions import Caption, read_captions, write_captions
+from data.captions import Caption, listed_captions, read_captions, write_captions
 from data.languages import language_evidence
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.overlays import trainings_beside
-from pipeline.translation.augment import captions_in
 from pipeline.vectors.filtering import SCORES
 from tests.pipeline.tiny import Tiny
 
@@ -71,7 +70,7 @@ def test_a_row_trains_on_what_is_kept(filtered: Tiny):
 
 def test_captions_in_another_language_are_removed(filtered: Tiny, tmp_path: Path):
     """Of human German captions each third is the English one instead."""
-    human = captions_in(filtered.job("corpus"))
+    human = listed_captions(filtered.job("corpus") / "captions.parquet")
     german = [row for row in human if row.language == "de" and row.split == "train"]
     english = {row.image_id: row.text for row in human if row.language == "en"}
     new = [

@@ -10,10 +10,11 @@ from data.captions import read_captions
 from data.regions import RegionStore
 from modules.metrics.retrieval import retrieval_ranks
 from modules.search.ranking import exact_ranks
+from modules.training.ranked import EncodedModule
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.trainer_settings import TrainerSettings
-from pipeline.retrieval.ranks import EncodedModule, ModelTest, encode_split, read_ranks
+from pipeline.retrieval.ranks import ModelTest, encode_split, read_ranks
 from pipeline.training.model_files import load_model
 from tests.modules.test_ranking import assert_same
 from tests.pipeline.test_two_processes import run_on_two

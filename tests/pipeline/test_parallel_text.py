@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.captions import Pair, write_pairs
-from data.regions import RegionStore, write_regions
-from pipeline.translation.parallel_text import BACK, ParallelText
+from data.regions import write_regions
+from pipeline.recipes.translator_settings import MmtSettings
+from pipeline.translation.parallel_text import BACK, parallel_text_of
 
 
 @pytest.fixture
@@ -39,8 +40,8 @@ def write(folder: Path, pairs: list[Pair]) -> None:
 
 
 def ids(corpus: Path, captions: bool | None, without_regions: str = "text", back: bool = True) -> list[str]:
-    store = RegionStore(corpus / "regions")
-    pairs = ParallelText(corpus, corpus, "en-de", store, without_regions, corpus if back else None)
+    inputs = dict.fromkeys(("corpus", "text", *(["back"] if back else [])), corpus)
+    pairs = parallel_text_of(inputs, "en-de", MmtSettings(without_regions=without_regions))
     return [row["pair_id"] for row in pairs.rows("train", captions)]
 
 

@@ -12,6 +12,7 @@ from data.captions import read_captions, references_of
 from data.regions import RegionStore
 from data.text import plain_words
 from modules.metrics.cider import CiderD, document_frequencies
+from modules.training.ranked import EncodedModule
 from pipeline.analyses.description import read_values
 from pipeline.analyses.retrieved import _means, name_of
 from pipeline.engine.workspace import Workspace
@@ -22,7 +23,7 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.reporting.analyses import tables_of
 from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
-from pipeline.retrieval.ranks import EncodedModule, ModelTest, encode_split
+from pipeline.retrieval.ranks import ModelTest, encode_split
 from pipeline.training.model_files import load_model
 from tests.pipeline.test_two_processes import run_on_two
 from tests.pipeline.tiny import Tiny

@@ -2,8 +2,8 @@
 
 import pytest
 
+from modules.search import reranking
 from pipeline.export.exported_model import ExportedModel
-from pipeline.gallery import reranked
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.hits import Query
 from tests.pipeline.tiny import Tiny
@@ -20,7 +20,7 @@ def gallery(used: Tiny, exported: ExportedModel) -> Gallery:
 @pytest.mark.parametrize("first", [0, 6])
 def test_a_batch_of_queries(gallery: Gallery, exported, first: int, at_once: int, monkeypatch) -> None:
     alone = [gallery.search(query.text, query.top, query.language, exported, first) for query in QUERIES]
-    monkeypatch.setattr(reranked, "_AT_ONCE", at_once)
+    monkeypatch.setattr(reranking, "_AT_ONCE", at_once)
     found = gallery.search_all(QUERIES, exported, first)
     assert [len(hits) for hits in found] == [2, 7, 1]
     for hits, expected in zip(found, alone, strict=True):

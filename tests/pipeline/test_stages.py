@@ -14,17 +14,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from data.captions import Caption, table_of
+from data.captions import Caption, refuse_held_out, table_of
 from data.corpora.scenes_grammar import LANGUAGES
+from data.errors import DataError
 from data.regions import RegionStore
 from data.text import tokenize
 from data.translation import TranslationData
-from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.retrieval.ranks import read_ranks
-from pipeline.translation.augment import _numbered, diversity, refuse_held_out
+from pipeline.translation.augment import _numbered, diversity
 from pipeline.translation.evaluation import read_translations
-from pipeline.translation.parallel_text import ParallelText
+from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.translating import Translated
 from tests.pipeline.tiny import Tiny
 
@@ -86,7 +86,7 @@ def test_mt_and_mmt_start_from_nmt_and_see_the_same_pairs_in_the_same_batches(ti
     batches = []
     store = RegionStore(tiny.job("corpus") / "regions")
     for regions in (None, store):
-        pairs = ParallelText(tiny.job("corpus"), tiny.job("text"), "en-de", store, "text")
+        pairs = parallel_text_of({name: tiny.job(name) for name in ("corpus", "text")}, "en-de", recipe.mmt)
         data = TranslationData(
             pairs.select("train", True), pairs.select("val", True), regions, 40, 8, recipe.seed
         )  # fmt: skip
@@ -130,7 +130,7 @@ def test_a_caption_of_a_held_out_image_is_refused(tiny: Tiny) -> None:
     human = [Caption(**row) for row in tiny.captions("corpus")]
     held_out = next(one for one in human if one.split == "val")
     disguised = Caption(held_out.image_id, "x", "en", "A dog.", "train")
-    with pytest.raises(RecipeError, match=r"'x'.*'val'.*only captions of training images"):
+    with pytest.raises(DataError, match=r"'x'.*'val'.*only captions of training images"):
         refuse_held_out([disguised], human)
     refuse_held_out([one for one in human if one.split == "train"], human)
 

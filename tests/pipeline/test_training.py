@@ -10,12 +10,12 @@ from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.demos.boring_classes import BoringModel
 from torch import nn
 
-from modules.training.callbacks import AveragedWeights
+from modules.training.callbacks import AveragedWeights, Best
 from pipeline.engine.machine import duration
 from pipeline.errors import RecipeError
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training import trainer as training
-from pipeline.training.checkpoints import Best, disk_for_training
+from pipeline.training.checkpoints import disk_for_training
 from pipeline.training.model_files import load_best
 from pipeline.training.trainer import TimeEstimate
 from tests.pipeline.tiny import Tiny
