@@ -243,6 +243,8 @@ LONG = (
     "multi30k-mule-vgg",
     "multi30k-diverse-attention-vgg",
     "multi30k-vgg",
+    "multi30k-flickr8k",  # the kinds of its rows are those of `multi30k` and of `multi30k-flickr8k-few`
+    "multi30k-flickr8k-gxn",
     "multi30k-flickr8k-diverse",
     "multi30k-flickr8k-diverse-attention",
     "multi30k-flickr8k-mule",

@@ -156,6 +156,7 @@ def test_a_missing_package_is_one_line_before_the_export(
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 def test_vectors_that_differ_are_not_left(
     exported: ExportedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
