@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from safetensors.torch import load_file, save_file
@@ -13,6 +14,7 @@ from modules.pretrained.quiet import quiet
 from modules.retrieval_models.base import RetrievalModel
 from modules.transformers_files import write_dual_encoder
 from pipeline.engine.artifacts import read_json
+from pipeline.engine.files import rename_atomically
 from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.export.exported_files import require_outside
 from pipeline.export.picture_reading import VISION
@@ -64,7 +66,7 @@ def require_empty(target: Path, model: Path) -> None:
 
 
 def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path) -> int:
-    """Write a dual encoder as `transformers` reads it.
+    """Write a dual encoder as `transformers` reads it; the folder is there when it is whole.
 
     Args:
         folder: of the exported model.
@@ -78,8 +80,12 @@ def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path)
         RecipeError: it is no dual encoder, its images are another model's, or `require_empty` refuses.
     """
     require_empty(target, folder)
-    with located("--transformers"), as_recipe_error():
-        return write_dual_encoder(exported, folder / TEXT, folder / VISION, target)
+    beside = target.absolute().parent
+    beside.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f"{target.name}.", dir=beside) as made, located("--transformers"), as_recipe_error():
+        count = write_dual_encoder(exported, folder / TEXT, folder / VISION, whole := Path(made) / "network")
+        rename_atomically(whole, target.absolute())
+    return count
 
 
 def of_images(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
