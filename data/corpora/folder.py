@@ -64,20 +64,20 @@ class FolderSettings:
     of texts, each named as a picture (`1.txt` for `1.jpg`), a caption a line."""
 
     languages: list[str] = field(default_factory=list)
-    """Languages of captions without a column of languages (`picture TAB caption`); of several, that of each caption is
-    detected. Empty: there is the column."""
+    """Languages of captions without a column of languages (`picture TAB caption`); if several are named, the language
+    of each caption is detected. Empty: the captions have such a column."""
 
     columns: list[str] = field(default_factory=list)
     """What the columns of captions hold, in their order, whatever a header says: `picture`, `caption` or `caption:en`,
     `language`, `split`, or `-` for what is not read. Empty: as a header says, else as above."""
 
     parallel: str | None = None
-    """Translations of each other for the translators: a header of languages, with `picture` before them where lines
-    are about pictures; where none is, up to 1,000 sentences each, a tenth at most, are for validation and test.
-    null: none."""
+    """Sentence pairs for translators: a TSV whose header names the languages, with `picture` before them if lines are
+    about pictures. If no line is about a picture, up to 1,000 sentences, a tenth at most, are for validation, and as
+    many for the test. null: none."""
 
     regions: str | None = None
-    """A region store of the pictures, named alike (accents composed, NFC); null: regions are found in their pixels."""
+    """Region store with the pictures' names as ids (accents composed, NFC); null: regions are found in their pixels."""
 
     validation: float = 0.1
     """Share of the pictures without a split that are for validation."""

@@ -62,15 +62,15 @@ class KarpathySettings:
     """Train on COCO's `restval` (30,504 images) too, as all do; false leaves it out."""
 
     splits: dict[str, str] = field(default_factory=dict)
-    """Split → a list of its images, one a line, instead of the file's own: `val`, `test` and, if not all others train,
-    `train`. Empty: none."""
+    """Split → a file that lists its images, one a line, instead of the JSON's own split: `val`, `test`, and `train`
+    if not all other images are for training. Empty: none."""
 
     drawn: int = 0
-    """So many images for validation, and as many for the test, are drawn from those with captions in all `languages`;
-    all others train (MULE's split of COCO: 1000). 0: the file's own split."""
+    """This number of images for validation, and as many for the test, are drawn from those with captions in all
+    `languages`; all others are for training (MULE's split of COCO: 1000). 0: the file's own split."""
 
     drawn_seed: int = 1
-    """Of the drawing."""
+    """Seed of this draw."""
 
     keep_suffix: bool = False
     """Image ids are file names without their ending (`1000092795`); true keeps it (`1000092795.jpg`), as Multi30K's

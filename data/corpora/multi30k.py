@@ -49,8 +49,8 @@ class Multi30kSettings:
     """Folder with `train.txt`, `val.txt`, `test.txt`, an image file name a line; null is the official split."""
 
     validation_images: int | None = None
-    """So many first images of the official validation split are for validation, and its others are the test, as in
-    papers that had no test split (MLMME: 500 and 514); null: the official split."""
+    """This number of images, the first of the official validation split, are for validation, and its others are the
+    test, as in papers that had no test split (MLMME: 500 and 514); null: the official split."""
 
     regions: str | None = None
     """Region store of the images (`data.regions`); null: regions are extracted from `pictures`."""
@@ -62,8 +62,8 @@ class Multi30kSettings:
     """More parallel text without pictures: a TSV (or .tsv.gz), `english TAB german`; null: none."""
 
     monolingual: list[str] = field(default_factory=list)
-    """Languages of which task 2's captions of training images join the parallel table, as rows of that side alone;
-    `mmt.back_translate` gives them the other."""
+    """Languages whose captions of task 2, those of training images, are added to the parallel table as sentences
+    without a translation; `mmt.back_translate` translates them."""
 
     label: str = "Multi30K"
     """What the corpus is called beside its figures."""

@@ -62,8 +62,8 @@ class ScenesSettings:
         captions: for each image and language, how many sentences name two objects: 1 to 3.
         short: further sentences of a training image that name one object, 0 to 3; so search and translation know short
             queries.
-        varied: sentences of training images and without an image are as people type them: parts left out of short
-            ones, and both orders of object and place. False: all are whole, in the usual order.
+        varied: sentences of training images, and those without an image, are as people type them: short ones lack
+            some parts, and object and place stand in either order. False: all are whole, in the usual order.
         text_pairs: parallel sentences without an image, to pre-train translators on.
         seed: of everything drawn.
     """

@@ -28,7 +28,7 @@ MOST = 1_000_000
 _MODEL_HELP = "an exported model, or its name on the hub"
 _MEASURED_HELP = f"{_MODEL_HELP}; hub:NAME: a dual encoder of transformers as it is (CLIP, SigLIP), by folder or name"
 ModelFolder = Annotated[Path | None, typer.Option("--model", help=f"{_MODEL_HELP}; the recipe's own if none")]
-Plain = Annotated[bool, typer.Option("--no-rerank", help="in the order of the indexed model alone")]
+Plain = Annotated[bool, typer.Option("--no-rerank", help="do not rerank: keep the order of the indexed model")]
 Replace = Annotated[bool, typer.Option("--force", help="replace the output file if it exists")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines instead of a table")]
 
@@ -43,7 +43,7 @@ def translate(
     ] = None,
     model: Annotated[Path | None, typer.Option(help=f"{_MODEL_HELP}, for its translators")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="a sentence a line; standard input if none")] = None,
-    output: Annotated[Path | None, typer.Option(help="where to; standard output if none")] = None,
+    output: Annotated[Path | None, typer.Option(help="file to write; standard output if none")] = None,
     images: Annotated[Path | None, typer.Option(help="an image a line: its id; with --model, its file")] = None,
     n_best: Annotated[
         int, typer.Option(max=1000, help="translations a sentence, up to augment.beam_size; several: JSON lines")

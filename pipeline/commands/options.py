@@ -88,7 +88,7 @@ Jobs = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help="of a Dask scheduler, tcp://HOST:8786; its workers run the jobs", show_default=False
+        metavar="ADDRESS", help="a Dask scheduler, tcp://HOST:8786, whose workers run the jobs", show_default=False
     ),
 ]
 

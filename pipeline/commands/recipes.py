@@ -42,7 +42,7 @@ def init(
         str | None,
         typer.Option(
             help="a dual encoder, or a network for regions, by folder or hub name; or built-in; default: the first of "
-            "SigLIP 2, SigLIP, CLIP to be had"
+            "SigLIP 2, SigLIP, CLIP that is available"
         ),
     ] = None,
     translator: Annotated[
@@ -97,7 +97,7 @@ def recipes(ctx: typer.Context) -> None:
 @app.command(**SETTINGS, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def extras(
     ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None,
-    table: Annotated[str | None, typer.Option("--table", help="with what this table needs")] = None,
+    table: Annotated[str | None, typer.Option("--table", help="a table of the recipe: its extras too")] = None,
 ) -> None:  # fmt: skip
     """Print the extras that a recipe needs, and the command that adds them; nothing where it needs none."""
     name = None if recipe and recipe.startswith("-") else recipe  # an option of the command that `make` runs next

@@ -14,7 +14,7 @@ GalleryArgument = Annotated[
 ]
 Address = Annotated[str, typer.Option(help="address to listen on; 0.0.0.0: reachable from other machines")]
 PORT = {"min": 0, "max": 65535}
-Hosts = Annotated[str, typer.Option(help="further names that it is called by: 'photos.example other.example'")]
+Hosts = Annotated[str, typer.Option(help="further host names that it answers to: 'photos.example other.example'")]
 
 app = typer.Typer()
 

@@ -35,21 +35,21 @@ class TrainingSettings:
     share_words: bool = True
     """Languages share words that are written alike."""
     segment: Literal["characters", "words"] = "characters"
-    """What Chinese and Japanese are read by: `characters`, or `words` that a segmenter finds (extra `asian`)."""
+    """How Chinese and Japanese are read: by `characters`, or by `words` that a segmenter finds (extra `asian`)."""
     margin: float = number(0.2, 0)
-    """α of losses of hinges (Eq. 9 of Huang et al. 2020, which names no value); contrastive ones have none."""
+    """Margin α of hinge losses (Eq. 9 of Huang et al. 2020 names no value); contrastive losses have no margin."""
     type_weights: dict[str, float] = number({}, 0)
     """β of Eq. 9 (Huang et al. 2020) for each slot `language/source`, 0 for those that are not named; empty: equal."""
     warmup_epochs: int = number(1, 0)
-    """Epochs with the mean of hinges over all negatives before the hardest, or the K most violated; 0 leaves it out."""
+    """First epochs of `hardest` and `hardest-k`, whose loss is the mean of hinges over all negatives; 0: none."""
     batch_size: int = number(128, 2, 10**6, hint=": an image is compared with the others of its batch")
-    """Images with their captions a batch, over all devices."""
+    """Images in a batch, with their captions, of all devices together."""
     epochs: int = number(24, 0, 10**6)
     """Passes over the row's captions; 0: nothing is trained, and `dual-encoder` is tested as it is (zero-shot)."""
     steps: int | None = number(None, 1, hint=", or null for all captions")
     """Steps an epoch, to compare rows at equal steps; null: as many as the row's captions fill."""
     learning_rate: float = number(5e-4, above=0, most=1)
-    """Adam's."""
+    """Learning rate of Adam."""
     decay_epoch: int = number(15, 0)
     """After this epoch the learning rate is multiplied by `decay`."""
     decay: float = number(0.1, above=0, most=1)
@@ -71,7 +71,7 @@ class TrainingSettings:
     distance: Literal["cosine", "euclidean"] = "cosine"
     """What the ranking loss compares: scores, or minus the Euclidean distance of unit vectors."""
     decay_every: int = number(0, 0)
-    """After `decay_epoch` the learning rate is multiplied by `decay` again every so many epochs; 0: it is not."""
+    """After `decay_epoch` the learning rate is multiplied by `decay` again after every so many epochs; 0: not again."""
     drop_regions: float = number(0.0, 0, below=1)
     """Share of an image's regions left out while training."""
     drop_words: float = number(0.0, 0, below=1)
@@ -85,14 +85,14 @@ class TrainingSettings:
     """A vector of it for each sub-word, or one for each caption: the mean over its sub-words, computed once for all
     rows and seeds and kept on disk, by the frozen model."""
     pretrained_layer: int = -1
-    """Whose states `sentences` averages, counted from the end: -1 is the last layer."""
+    """Layer whose states `sentences` averages, counted from the end: -1 is the last."""
     word_vectors: dict[str, str] = field(default_factory=dict)
     """Language → file of published vectors (.vec, .vec.gz, .bin), below the data root, that its words start from."""
     caption_loss: float = number(0.0, 0)
     """Weight of the ranking loss between captions of an image in two languages, which `rows` must draw together
     (`en/human + de/human`); 0 leaves it out."""
     weight_decay: float = number(0.0, 0)
-    """Adam's, added to the gradient."""
+    """Weight decay of Adam, added to the gradient."""
     average: float = number(0.0, 0, below=1)
     """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
     image_encoder: str | None = None
@@ -103,21 +103,21 @@ class TrainingSettings:
     image_encoder_size: int = number(224, 1, 4096)
     """Height and width in pixels of the pictures that it reads: their middle squares, resized."""
     start: list[dict[str, Any]] = field(default_factory=list)
-    """Trainings that come first and give their weights to this one, each said by what differs from these settings
-    (`options: {generate: [i2t]}`, `epochs: 10`); a part that several have is the first one's. The scale of a
-    contrastive loss is not among them, but where it is a dual encoder's."""
+    """Trainings that come first and give their weights to this one, each named by the settings that differ from these
+    (`options: {generate: [i2t]}`, `epochs: 10`). If several have the same part, that of the first is taken. The scale
+    of a contrastive loss is not taken over, except that of a dual encoder."""
     teacher: dict[str, Any] = field(default_factory=dict)
     """For `student` and `dual-encoder`: a model of single vectors, whose vectors of images and of sentences are learned
-    for the slots `de/text:SOURCE` of a row. Its `row` of `vse.rows`, with the row's settings, and what else differs;
-    its `language` (default: en). Empty: none."""
+    for the slots `de/text:SOURCE` of a row. Give its `row` of `vse.rows` (with the row's settings), its `language`
+    (default: en), and the settings that differ from these. Empty: none."""
     teaching_contrast: float = number(0.1, 0)
     """Weight of InfoNCE between sentences and the teacher's vectors, beside 1 − cosine; 0 leaves it out."""
     interpolate: list[float] = number([], 0, 1)
-    """WiSE-FT (Wortsman et al. 2022): shares of the trained weights beside those of the start, of which validation
-    chooses one (`[0, 0.25, 0.5, 0.75, 1]`); empty: the trained weights."""
+    """WiSE-FT (Wortsman et al. 2022), a weighted mean of start and trained weights: shares of the trained weights,
+    of which validation chooses one (`[0, 0.25, 0.5, 0.75, 1]`); empty: the trained weights alone."""
     cached_chunk: int = number(0, 0)
-    """Images, and captions, that are encoded together: memory does not grow with `batch_size` (GradCache, Gao et al.
-    2021), a step takes longer; 0: all at once. For models of single vectors."""
+    """Number of images, and of captions, that are encoded together (GradCache, Gao et al. 2021): memory does not grow
+    with `batch_size`, but a step takes longer; 0: all at once. For models of single vectors."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """Overlay of the recipe's trainer."""
 
@@ -143,8 +143,8 @@ class EvaluationSettings:
     """Equal parts of the test images, in the order of the corpus, each ranked by itself; the means of their figures
     stand beside those on all images (COCO's 1K and 5K: 5). Not with `fuse`, `translate`, `first` or `by_likelihood`."""
     retrieved_captions: bool = True
-    """The captions that a model retrieves for the test images are scored as captions of them, by BLEU and CIDEr-D. Not
-    with `fuse`, `translate`, `first` or `by_likelihood`."""
+    """Score the captions that a model retrieves for the test images as captions of these images, by BLEU and CIDEr-D.
+    Not with `fuse`, `translate`, `first` or `by_likelihood`."""
     forgetting: str | None = None
     """A second data set, on which dual encoders are tested before and after training: a folder of pictures and captions
     or the test of `recipe:NAME`, in all its languages; null: none. Not with `fuse`, `translate`, `first` or
@@ -161,10 +161,10 @@ class EvaluationSettings:
     first_k: int = number(100, 1, 10**6)
     """How many first results are reranked, with `first` or `by_likelihood`."""
     reranker: dict[str, Any] = field(default_factory=dict)
-    """A second model, trained beside the rows, tested on what `model` finds first, and exported with it where it is
-    better on validation: search reranks by it. Its `row`, its `model`, and what else differs from these settings
-    (`first_k`, `epochs` …). `model: null`: none. It is left out where its row is, and where `model` cannot be indexed
-    or is the same."""
+    """A second model, trained beside the rows and tested on what `model` finds first. If it is better on validation, it
+    is exported with `model`, and search reranks by it. Give its `row`, its `model`, and the settings that differ from
+    these (`first_k`, `epochs` …). `model: null`: none. There is no reranker if its row is left out, or if `model`
+    cannot be indexed or is the same."""
 
     @property
     def fused_models(self) -> list[tuple[str, int | None]]:

@@ -29,8 +29,8 @@ class CorpusSettings:
     captions_per_image: int | None = number(None, 1, hint=", or null for all")
     """Captions of a training image in each language, at most; drawn as the images are. null: all."""
     unreadable: Literal["refuse", "skip"] = "refuse"
-    """Pictures that are not there or cannot be read, where regions are found in them, are an error, or left out with
-    their captions."""
+    """If regions are found in pictures: are pictures that are missing or cannot be read an error (`refuse`), or left
+    out with their captions (`skip`)?"""
     options: Any = None
     """The corpus's own settings (a dataclass), filled from the section's other keys."""
 
@@ -59,10 +59,11 @@ class AugmentSettings:
     """Caption synthesis, for training images only."""
 
     paths: list[str] = field(default_factory=lambda: ["mmt:en-de", "mt:en-de", "mmt:en-de-en", "mt:en-de-en"])
-    """`system:languages` on the way; each hop starts from the path without its last language. `system:languages@NAME`
-    makes the last hop by a search of `searches`. `caption:de` are captions of the pictures by `captioner`."""
+    """Paths of translation, `system:languages` (`mt:en-de-en`); each hop translates the captions of the path without
+    its last language. `system:languages@NAME` makes the last hop by a search of `searches`. `caption:de` are captions
+    of the pictures by `captioner`."""
     searches: dict[str, DecodingSettings] = field(default_factory=dict)
-    """Other searches than `beam_size` and `length_penalty` say, by name."""
+    """Further searches by name, beside the beam search of `beam_size` and `length_penalty`."""
     filters: dict[str, FilterSettings] = field(default_factory=dict)
     """Filters by name: `mt:en-de@NAME` are the captions of `mt:en-de` that a filter keeps."""
     translators: str | None = None
@@ -95,9 +96,9 @@ class ReportSettings:
     record: bool = False
     """Keep finished runs in `pipeline/results/<recipe>.csv`, or in `<recipe>-records` beside a recipe of your own."""
     language_parameters: dict[str, float] = field(default_factory=dict)
-    """Published parameters of one more language, by system: shown beside those of the recipe's models."""
+    """System → published number of parameters that one more language adds; shown beside those of our models."""
     words: dict[str, list[str]] = field(default_factory=dict)
-    """Words by language whose vectors `make draw` shows in the plane, `{en: [eats, stares]}`; empty: frequent ones."""
+    """Language → words whose vectors `make draw` shows in the plane, `{en: [eats, stares]}`; empty: frequent words."""
 
 
 @dataclass
@@ -121,13 +122,13 @@ class Table:
     title: str
     """What it shows."""
     language: str = "en"
-    """Of the captions."""
+    """Language of the captions."""
     folds: bool = False
     """Means over `vse.folds` instead of all test images."""
     captions: bool = False
     """The quality of the captions that are retrieved, instead of recall."""
     published: dict[str, list[float | None]] = field(default_factory=dict)
-    """Figures of systems that no model here stands for, by the name that is printed; as those of a system's row."""
+    """Printed name → figures of a published system that Bildwort does not have, in the form of a system's row."""
     systems: dict[str, System] = field(default_factory=dict)
     """By the name that is printed."""
     compare: list[list[str]] = field(default_factory=list)

@@ -21,14 +21,14 @@ class TrainerSettings:
     precision: Literal["auto", "32-true", "tf32", "bf16-mixed"] = "auto"
     """`32-true`; `tf32`, in which NVIDIA GPUs multiply the matrices of training steps in TensorFloat-32; `bf16-mixed`,
     products in bfloat16. `auto`: `bf16-mixed` where the device is fast at it, else `tf32` on such GPUs, else `32-true`.
-    A job's key has what `auto` comes to."""
+    A job's key has the precision that `auto` has chosen."""
     threads: int | None = number(None, 1, 1024, hint=", or null")
     """CPU threads a process; null leaves the choice to torch."""
     workers: int = number(0, 0, 1024)
     """Processes that prepare batches; 0 prepares them in the training process."""
     regions: Literal["auto", "device", "host"] = "auto"
-    """Where regions are in training: `device`, all of them on the device of the training; `host`, in each batch;
-    `auto`: on a GPU if they take at most half of its free memory."""
+    """Where regions are kept in training: `device`, all of them in the device's memory; `host`, in each batch from the
+    host; `auto`: on a GPU if they take at most half of its free memory, else as `host`."""
     graph: Literal["auto", "never"] = "auto"
     """Whether a training step is a CUDA graph, so that the GPU does not wait for Python: `auto`, on one GPU, for every
     model of ours that can; it takes some GPU memory."""

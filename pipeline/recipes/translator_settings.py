@@ -24,18 +24,18 @@ class Phase:
     """One training of a translator."""
 
     steps: int = number(20000, 0)
-    """Optimiser steps in all; of pre-training 0 leaves it out."""
+    """Optimiser steps in all; 0 leaves pre-training out (fine-tuning needs 1 or more)."""
     eval_every: int = number(1000, 1)
     """Steps between validations (and checkpoints); the best by validation BLEU is kept."""
     learning_rate: float = number(1e-3, above=0, most=1)
-    """Adam's, after warm-up."""
+    """Learning rate of Adam after warm-up."""
     warmup: int = number(400, 0)
     """Steps of linear warm-up."""
     average: float = number(0.0, 0, below=1)
     """Decay of the moving average of the weights, which is what is validated and kept; 0 keeps them as they are."""
     r_drop: float = number(0.0, 0, hint=", like 5")
     """α of R-Drop: batches are read twice, with different dropout, and a divergence term makes both agree (on a CPU a
-    step takes twice as long); 0 is without."""
+    step takes twice as long); 0: no R-Drop."""
 
 
 @dataclass
@@ -49,9 +49,9 @@ class PretrainedSettings:
     revision: str | None = None
     """Branch, tag or commit of a name on the hub; null: `main`, as it is when the translator is first tested."""
     directions: list[str] = field(default_factory=list)
-    """What it translates; empty: `mmt.directions`."""
+    """Directions that it translates; empty: `mmt.directions`."""
     codes: dict[str, str] = field(default_factory=dict)
-    """Language → its code in the translator (`zh: zho_Hant`), where it is not to be the usual one."""
+    """Language → its code in the translator (`zh: zho_Hant`), if you want another than the usual one."""
     kind: Literal["translator", "image-text-to-text"] = "translator"
     """`image-text-to-text`: a vision-language model, LLaVA, Qwen2.5-VL, Idefics3, SmolVLM, PaliGemma …"""
     prompt: str | None = None
@@ -85,7 +85,7 @@ class CaptionerSettings:
     """A vision-language model of `transformers` that writes captions of pictures, as it is (`augment.captioner`)."""
 
     kind: Literal["image-text-to-text"]
-    """Of the network; without it the captioner is a retrieval model."""
+    """Kind of the network; without this key the captioner is a retrieval model."""
     model: str
     """A folder, or a name on the hub."""
     prompt: str
@@ -104,7 +104,7 @@ class DecodingSettings:
     method: Literal["beam", "sample"] = "beam"
     """Beam search (diverse with `groups`), or sampling of words by their probability."""
     captions: int = 1
-    """Captions a source: the best that differ."""
+    """Captions for each source caption: the best that differ."""
     beam_size: int = number(5, most=1000)
     """Hypotheses kept while searching."""
     groups: int = 1
@@ -112,9 +112,9 @@ class DecodingSettings:
     diversity: float = 0.5
     """Cost of a word, in log-probability, for each hypothesis of earlier groups that has it at that position."""
     temperature: float = 1.0
-    """Of sampling; below 1 draws likelier words."""
+    """Temperature of sampling; a value below 1 draws likelier words."""
     top_p: float = 1.0
-    """Sampling draws among the likeliest words of this probability together."""
+    """Sampling draws from the likeliest words that together have this probability (nucleus sampling)."""
     length_penalty: float = 1.0
     """α of log p / length^α."""
 
@@ -139,7 +139,7 @@ class RerankSettings:
     picture and to the source, by the model of `retrieval`). With `picture: [logp, image]`, `mt+picture` of
     `mmt.systems` is `mt` re-ranked."""
     list_size: int = number(20, 2, 1000)
-    """Beam, and so candidates of a sentence."""
+    """Size of the beam, and so the number of candidates of a sentence."""
     seeds: list[int] = number([1, 2, 3, 4, 5], 0)
     """Seeds of MIRA; the tuning that is best on validation re-ranks."""
     passes: int = number(60, 1, 10**5)
@@ -181,7 +181,7 @@ class MmtSettings:
     """Translators: NMT on text, then MT and MMT on captions with the same pairs and steps."""
 
     directions: list[str] = field(default_factory=lambda: ["en-de", "de-en"])
-    """source-target."""
+    """Directions of translation, source-target."""
     systems: list[str] = field(default_factory=lambda: ["mt", "mmt"])
     """What translates: `mt`, `mmt`; `mt2`, `mt3` … with other seeds from the start, NMT included; `mt2+mmt` are two of
     them in one search; `mt+channel`, `mt2+mmt+channel` … re-rank its n-best lists with the `mt` of the opposite
@@ -189,9 +189,9 @@ class MmtSettings:
     pretrained: dict[str, PretrainedSettings] = field(default_factory=dict)
     """Name → a translator of `transformers`, which `systems` can name."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
-    """Of the systems that end in `+channel`."""
+    """Settings of the systems that end in `+channel`."""
     rerank: RerankSettings = field(default_factory=RerankSettings)
-    """Of the systems that end in a name of `rerank.systems`, `mt+picture`."""
+    """Settings of the systems that end in a name of `rerank.systems` (`mt+picture`)."""
     network: Literal["bilstm", "transformer"] = "bilstm"
     """The paper's Bi-LSTM over threads, or a small Transformer."""
     network_options: dict[str, Any] = field(default_factory=dict)
@@ -199,9 +199,9 @@ class MmtSettings:
     vocabulary: int = number(10000, 1, 10**6)
     """Sub-words of the joint BPE."""
     embedding_dim: int = number(512, 1, 10**5)
-    """E, size of a word vector; of all states of a Transformer."""
+    """E, size of a word vector; in a Transformer also of all states."""
     hidden_dim: int = number(256, 1, 10**5)
-    """H, size of an encoder state in each direction, the decoder's is 2H; a Transformer's feed-forward width."""
+    """H, size of an encoder state in each direction (the decoder's is 2H); in a Transformer the feed-forward width."""
     repeat: dict[str, int] = number({}, 1)
     """How often a pass of pre-training reads the pairs of an origin (`task1: 5`); others once."""
     dropout: float = number(0.3, 0, below=1)
@@ -213,7 +213,7 @@ class MmtSettings:
     clip: float = number(1.0, 0)
     """Largest norm of the gradient; 0 does not clip."""
     pretrain: Phase = field(default_factory=Phase)
-    """NMT on pairs without regions (on all pairs where each has regions)."""
+    """NMT on pairs without regions (on all pairs, if every pair has regions)."""
     pretrain_captions: bool = False
     """NMT reads the pairs that MT and MMT are fine-tuned on as well."""
     back_translate: dict[str, str] = field(default_factory=dict)
@@ -225,7 +225,7 @@ class MmtSettings:
     """Pairs about pictures that have no regions: `text` to pre-train on, or `captions` to fine-tune and test on like
     the others; an MMT reads zeros for their regions."""
     beam_size: int = number(5, 1, 1000)
-    """Of the test translations."""
+    """Size of the beam for the test translations."""
     length_penalty: float = number(1.0, 0)
     """α of log p / length^α."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
