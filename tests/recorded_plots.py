@@ -101,7 +101,7 @@ PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
     "gain.png": ("What German captions bring to English: mean recall of SAN", _GAIN, (
         _gains("One caption an image", _FEW),
         _gains("Two captions an image", _FEW, "|captions_per_image=2; float32; second translator", ("mt-f", "several")),
-        _gains("Five captions an image", "multi30k-flickr8k"),
+        _gains("Five captions an image", "multi30k-flickr8k", "|five seeds"),
     )),
     "bleu-official.png": ("Translators on Multi30K's official test 2016", _ONE_SEED, (
         Figures("English → German", "test_bleu_tokenised", {
