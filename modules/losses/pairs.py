@@ -40,6 +40,18 @@ class Pairs:
         own = images[:, None] & chosen
         return replace(self, positives=self.positives & own, negatives=self.negatives & own)
 
+    def in_order(self) -> "Pairs":
+        """The same, with captions in the order of images, sentences and types, whatever device has encoded them."""
+        order = self.types.argsort(stable=True)
+        for key in (self.sentences, self.caption_image):
+            order = order[key[order].argsort(stable=True)]
+        vectors, mask = self.captions
+        return replace(
+            self, captions=(vectors[order], mask[order]), caption_image=self.caption_image[order],
+            positives=self.positives[:, order], negatives=self.negatives[:, order], types=self.types[order],
+            languages=self.languages[order], sentences=self.sentences[order],
+        )  # fmt: skip
+
 
 def scores_of(similarity: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
     """Return scores (I, C) for a loss, in float32 at least.

@@ -1,13 +1,11 @@
 """Training of multilingual multimodal embeddings (MLMME, Calixto et al. 2017)."""
 
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from modules.losses.captions import between_captions
-from modules.losses.pairs import Pairs
-from modules.retrieval_models.base import Batch, Encoding
+from modules.retrieval_models.base import Batch
 from modules.training.retrieval import Retrieval
 
 
@@ -15,18 +13,6 @@ class MlmmeTraining(Retrieval):
     """The losses of MLMME's Eq. 1-3, by whatever ranking loss the recipe sets."""
 
     model: Any  # an `Mlmme`, whose file imports this one
-
-    def gather(self, batch: Batch, images: Encoding, captions: Encoding) -> Pairs:
-        """Gather the encodings of all devices, captions in an order of their own, so that draws are by content."""
-        pairs = super().gather(batch, images, captions)
-        order = pairs.sentences.argsort(stable=True)
-        order = order[pairs.caption_image[order].argsort(stable=True)]
-        vectors, mask = pairs.captions
-        return replace(
-            pairs, captions=(vectors[order], mask[order]), caption_image=pairs.caption_image[order],
-            positives=pairs.positives[:, order], negatives=pairs.negatives[:, order], types=pairs.types[order],
-            languages=pairs.languages[order], sentences=pairs.sentences[order],
-        )  # fmt: skip
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         """Return β S_I as `ranking` and (1 − β) S_S as `between_captions`, without those whose weight is 0."""

@@ -13,7 +13,6 @@ from modules.losses.captions import among_captions
 from modules.losses.pairs import Pairs
 from modules.retrieval_models.base import Batch, Encoding, one_vector
 from modules.search.scores import gram
-from modules.training.gathering import gather_encoding
 from modules.training.retrieval import Retrieval
 
 
@@ -49,7 +48,7 @@ class MuleTraining(Retrieval):
     ) -> dict[str, Tensor]:
         """Return all losses of encoded images and captions, and the captions' u (C, U), by name."""
         model, pairs = self.model, self.gather(batch, images, captions)
-        of_universal = replace(pairs, captions=gather_encoding(one_vector(universal), self.trainer.world_size))
+        of_universal = self.gather(batch, images, one_vector(universal))
         losses = {"ranking": model.matching * self.ranking_loss(pairs)}
         if model.neighbours:
             losses["neighbours_universal"] = model.neighbours * self._neighbours(of_universal)

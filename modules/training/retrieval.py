@@ -157,7 +157,8 @@ class Retrieval(RankedModule):
             links = torch.searchsorted(keys, caption_image_keys)
             all_images = (all_images[0][chosen], all_images[1][chosen])
         positives, negatives = negative_mask(keys, links, sentences, known)
-        return Pairs(all_images, all_captions, links, positives, negatives, types, languages, sentences)
+        pairs = Pairs(all_images, all_captions, links, positives, negatives, types, languages, sentences)
+        return pairs.in_order() if self.loss.kind == "random" else pairs  # which draws by place
 
     def ranking_loss(self, pairs: Pairs) -> Tensor:
         """Return the ranking loss of all pairs of the batch, or the sum of the losses of each language."""

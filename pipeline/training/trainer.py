@@ -18,6 +18,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from data.errors import one_line
@@ -134,7 +135,7 @@ def make_trainer(
 
     Raises:
         RecipeError: a device is requested that is not there, a logger that cannot begin, or another number of processes
-            than this run has.
+            than this run has, or ones that would end with each training.
     """
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -160,6 +161,12 @@ def make_trainer(
     except (ValueError, TypeError, RuntimeError, MisconfigurationException, ImportError) as error:
         reason = one_line(error, 1000)
         raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise RecipeError(
+            f"trainer.devices is {settings.devices}, but with trainer.strategy {settings.strategy} the processes end "
+            "with each training here, and what they found with them; use one device in a notebook, elsewhere the "
+            "strategy auto or ddp"
+        )
     there = processes_of_run()
     if there is not None and there != trainer.world_size:
         raise RecipeError(

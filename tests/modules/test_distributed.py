@@ -38,9 +38,11 @@ AUXILIARY = {"parallel": {"parallel"}, "diverse": {"diversity", "between_caption
 PAIRED = [  # all captions of an image in one place: image 1 and 5 share a sentence
     (0, 100, 0), (0, 105, 1), (1, 101, 1), (1, 106, 0), (3, 103, 0), (3, 107, 1), (4, 101, 0), (4, 108, 1),
 ]  # fmt: skip
-OWN_STEPS = {  # models with a training of their own: class, epoch, visits of the first rank and of both
+OWN_STEPS = {  # trainings of models' own, and random negatives: class, epoch, visits of the second rank and of both
     "mule, pre-training": (MuleTraining, 0, PAIRED[:6], PAIRED),
     "mule": (MuleTraining, 1, PAIRED[:6], PAIRED),
+    "mule, random": (MuleTraining, 1, PAIRED[:6], PAIRED),
+    "san, random": (Retrieval, 1, VISITS[:4], VISITS),
     "mlmme": (MlmmeTraining, 3, VISITS[:4], VISITS),
     "gxn": (GxnTraining, 1, VISITS[:4], VISITS),
     "gxn, captioning": (GxnTraining, 1, VISITS[:4], VISITS),
@@ -134,7 +136,8 @@ def results_of_own_steps(case: str, visits: list, world: int) -> tuple[Tensor, d
     name = case.partition(",")[0]
     torch.manual_seed(0)
     sizes = {"region_dim": D, "vocabulary_size": V, "languages": ["en", "de"], "dim": 6, "word_dim": 4}
-    module = kind(name, sizes | OPTIONS[name], **HYPERPARAMETERS | {"type_weights": None, "margin": 2.0}).double()
+    more = {"type_weights": None, "margin": 2.0, "loss": "random" if case.endswith("random") else None}
+    module = kind(name, sizes | OPTIONS.get(name, {}), **HYPERPARAMETERS | more).double()
     data = SimpleNamespace(references=lambda: {(image, kind): [[2, 3], [4]] for image, _, kind in VISITS})
     module._trainer = SimpleNamespace(
         world_size=world, current_epoch=epoch, global_step=7, max_epochs=3, datamodule=data,
@@ -168,8 +171,8 @@ def work(rank: int, folder: Path) -> None:
         found[f"epoch {epoch}"] = retrieval_results(PARTS[rank], 2, epoch)
     for model in MODELS:
         found[model] = retrieval_results(PARTS[rank], 2, 1, model)
-    for case, (*_, first, everything) in OWN_STEPS.items():
-        found[case] = results_of_own_steps(case, (first, everything[len(first) :])[rank], 2)
+    for case, (*_, second, everything) in OWN_STEPS.items():  # captions in another order than in one process
+        found[case] = results_of_own_steps(case, (everything[len(second) :], second)[rank], 2)
     found["a language a rank"] = retrieval_results(ONE_LANGUAGE[rank], 2, 1, "pivot-parallel-sym")
     alone = {"gather_rows": lambda rows, world: rows}
     of_training, of_vectors = modules.training.retrieval, modules.training.gathering

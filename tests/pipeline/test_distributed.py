@@ -226,3 +226,11 @@ def test_a_stage_on_one_device_behind_one_on_two_is_refused(monkeypatch) -> None
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     with pytest.raises(RecipeError, match=r"2 processes share this run"):
         make_trainer(TrainerSettings(accelerator="cpu", progress=False))
+
+
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "auto"])
+def test_processes_that_end_with_each_training_are_refused(monkeypatch, strategy: str) -> None:
+    is_notebook = "pytorch_lightning.trainer.connectors.accelerator_connector._IS_INTERACTIVE"
+    monkeypatch.setattr(is_notebook, strategy == "auto")
+    with pytest.raises(RecipeError, match=rf"trainer\.devices is 2, but with trainer\.strategy {strategy} the"):
+        make_trainer(TrainerSettings(accelerator="cpu", devices=2, strategy=strategy, progress=False))
