@@ -173,7 +173,7 @@ def human_cells(captions: "Dataset", split: str, *columns: str) -> list[tuple[st
         >>> human_cells(table_of([human, translated]), "train", "image_id", "text")
         [('1.jpg', 'a dog')]
     """
-    rows = captions.with_format("arrow")[:]
+    rows = captions.select_columns(["split", "source", *columns]).with_format("arrow")[:]
     own = rows.filter(pc.and_(pc.equal(rows["split"], split), pc.equal(rows["source"], HUMAN)))
     return list(zip(*(own[name].to_pylist() for name in columns), strict=True))
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
@@ -47,8 +48,10 @@ class MuleTraining(Retrieval):
         self, batch: Batch, images: Encoding, captions: Encoding, universal: Tensor
     ) -> dict[str, Tensor]:
         """Return all losses of encoded images and captions, and the captions' u (C, U), by name."""
-        model, pairs = self.model, self.gather(batch, images, captions)
-        of_universal = self.gather(batch, images, one_vector(universal))
+        model, (joint, mask) = self.model, captions
+        both = self.gather(batch, images, (torch.cat([joint, universal[:, None]], -1), mask))
+        parts = both.captions[0].split([joint.shape[-1], universal.shape[-1]], -1)
+        pairs, of_universal = (replace(both, captions=(part, both.captions[1])) for part in parts)
         losses = {"ranking": model.matching * self.ranking_loss(pairs)}
         if model.neighbours:
             losses["neighbours_universal"] = model.neighbours * self._neighbours(of_universal)
