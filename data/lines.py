@@ -12,7 +12,7 @@ from pathlib import Path
 from data.errors import BadLines, BadLinesError, DataError
 
 WORD_VECTORS = (".vec", ".vec.gz", ".bin")
-"""Endings of the names of files with word vectors (`data.published_vectors`)."""
+"""Endings of the names of files with word vectors (`data.vectors.published_vectors`)."""
 _CONTROLS = {"Cc", "Cs", "Zl", "Zp"}  # controls, half characters, and separators of lines and paragraphs
 _TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _SMALL, _RATIO = 2**26, 100  # bytes that any file may hold; of text, packed to how many times as little

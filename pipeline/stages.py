@@ -6,7 +6,7 @@ A stage reads artifacts of the stages before it and leaves its own, so stages ru
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from data.captions import read_captions
+from data.captions.table import read_captions
 from pipeline.analyses.forgetting import require_second_set
 from pipeline.corpus.prepare import say_corpus
 from pipeline.engine.console import debug, info

@@ -19,9 +19,9 @@ from typing import Any
 import psutil
 from PIL import Image
 
-from data.captions import HUMAN, read_captions
-from data.casing import Casing
+from data.captions.table import HUMAN, read_captions
 from data.processes import cores
+from data.translators.casing import Casing
 from pipeline.corpus.prepare import about_corpus, pictures_of
 from pipeline.engine.console import info
 from pipeline.engine.workspace import Workspace

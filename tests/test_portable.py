@@ -19,7 +19,7 @@ ALLOWED = {
     ("pipeline/engine/machine.py", "getppid"): "of a rank that Lightning has started, while its parent lives",
     ("pipeline/serve/protocol.py", "resource"): "the usual number of connections where there is none",
     ("pipeline/gallery/indexing.py", "link"): "a copy where it fails",
-    ("data/regions.py", "posix_fallocate"): "where there is one",
+    ("data/pictures/regions.py", "posix_fallocate"): "where there is one",
 }
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from data.captions import Caption, Pair
-from data.characters import composed
+from data.captions.table import Caption, Pair
 from data.errors import BadLinesError, DataError
-from data.regions import RegionStore
+from data.pictures.regions import RegionStore
+from data.text.characters import composed
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Corpus:
             A train pair's image must never be a val or test image of `captions`.
         pictures: image id → picture file, for images that have one; regions are extracted from them
             when `regions` is None.
-        regions: folder of a region store made elsewhere (`data.regions`), or what is read like one, or None.
+        regions: folder of a region store made elsewhere (`data.pictures.regions`), or what is read like one, or None.
         task: which task of the corpus the captions are (`task2`, `scenes`), named in every result.
         tasks: language → the task of its captions, where that is another one.
         label: what the corpus is called beside its figures.

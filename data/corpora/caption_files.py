@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from data.captions.tables import CAPTION, CAPTION_OF, LANGUAGE, OTHER, PICTURE, SPLIT, holds_captions
 from data.errors import DataError
-from data.language_codes import NLLB, language_called
 from data.lines import visible_files
-from data.pictures import PictureNames, is_inside
-from data.tables import CAPTION, CAPTION_OF, LANGUAGE, OTHER, PICTURE, SPLIT, holds_captions
+from data.pictures.folder import PictureNames, is_inside
+from data.text.language_codes import NLLB, language_called
 
 TEXT = ".txt"
 """What the name of a text of one picture ends in."""

@@ -19,17 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from data.captions import SPLITS, Caption, Pair, split_called
-from data.corpora import Corpus, require_root
-from data.corpora.caption_files import LANGUAGE_CODE, all_texts, is_code, require_columns, tables_in, texts_in
-from data.corpora.parallel import held_out
-from data.corpora.picture_splits import PictureSplits
-from data.errors import BadLines, DataError, MissingPictureError
-from data.language_codes import language_called
-from data.languages import language_of
-from data.lines import read_lines
-from data.pictures import MISSING, PictureNames, path_within, pictures_in
-from data.tables import (
+from data.captions.table import SPLITS, Caption, Pair, split_called
+from data.captions.tables import (
     CAPTION,
     CAPTION_OF,
     KNOWN_HEADINGS,
@@ -44,6 +35,15 @@ from data.tables import (
     is_picture_name,
     read_table,
 )
+from data.corpora import Corpus, require_root
+from data.corpora.caption_files import LANGUAGE_CODE, all_texts, is_code, require_columns, tables_in, texts_in
+from data.corpora.parallel import held_out
+from data.corpora.picture_splits import PictureSplits
+from data.errors import BadLines, DataError, MissingPictureError
+from data.lines import read_lines
+from data.pictures.folder import MISSING, PictureNames, path_within, pictures_in
+from data.text.language_codes import language_called
+from data.text.languages import language_of
 
 CAPTIONS = "picture TAB language TAB caption, and if wanted TAB split"
 """What a line of captions is, in words."""

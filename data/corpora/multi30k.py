@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data.captions import Caption, Pair
+from data.captions.table import Caption, Pair
 from data.corpora import Corpus, require_root
 from data.corpora.multi30k_files import (
     ORIGINALS,
@@ -23,8 +23,8 @@ from data.corpora.multi30k_files import (
 from data.corpora.parallel import read_parallel
 from data.errors import DataError
 from data.lines import visible_files
-from data.pictures import named_pictures, pictures_in
-from data.regions import RegionStore
+from data.pictures.folder import named_pictures, pictures_in
+from data.pictures.regions import RegionStore
 
 __all__ = ["ORIGINALS", "Multi30kSettings", "read", "sources"]
 
@@ -53,7 +53,7 @@ class Multi30kSettings:
     test, as in papers that had no test split (MLMME: 500 and 514); null: the official split."""
 
     regions: str | None = None
-    """Region store of the images (`data.regions`); null: regions are extracted from `pictures`."""
+    """Region store of the images (`data.pictures.regions`); null: regions are extracted from `pictures`."""
 
     pictures: str | None = None
     """Folder of the pictures, named as in the lists (`1000092795.jpg`); null: no pictures."""

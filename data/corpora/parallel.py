@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from data.captions import Pair
+from data.captions.table import Pair
+from data.captions.tables import read_table
 from data.errors import DataError
-from data.tables import read_table
 
 MOST_HELD_OUT = 1000
 """Sentences for validation, and as many for the test, where parallel text is all that translators have."""

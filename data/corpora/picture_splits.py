@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from data.errors import DataError
-from data.pictures import copies_of
+from data.pictures.folder import copies_of
 
 
 @dataclass

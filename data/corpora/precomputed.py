@@ -13,12 +13,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from data.captions import Caption, Pair
+from data.captions.table import Caption, Pair
 from data.corpora import Corpus, require_root
 from data.corpora.caption_files import is_code
 from data.errors import DataError
 from data.lines import read_lines
-from data.regions import RegionStore, open_array
+from data.pictures.regions import RegionStore, open_array
 
 _SAMPLE = 20  # images whose copies are compared: a file of other images differs in the first
 

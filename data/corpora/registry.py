@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.corpora import Corpus, folder, karpathy, multi30k, precomputed, scenes, xtd10
+from data.corpora import Corpus, folder, multi30k, precomputed, xtd10
+from data.corpora.coco import karpathy
+from data.corpora.scenes import corpus as scenes
 
 
 @dataclass(frozen=True)

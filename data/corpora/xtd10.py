@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data.captions import Caption
+from data.captions.table import Caption
 from data.corpora import Corpus, require_root
 from data.corpora.multi30k_files import read_list
 from data.errors import DataError
-from data.language_codes import NLLB
 from data.lines import read_lines, visible_files
-from data.pictures import named_pictures
-from data.regions import RegionStore
+from data.pictures.folder import named_pictures
+from data.pictures.regions import RegionStore
+from data.text.language_codes import NLLB
 
 ORIGINALS = "https://github.com/adobe-research/Cross-lingual-Test-Dataset-XTD10"
 _LIST = "XTD10/test_image_names.txt"

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from data.captions import SPLITS
+from data.captions.table import SPLITS
 from data.corpora import Corpus
 from data.errors import BadLinesError, DataError
-from data.findings import OTHER_LANGUAGE, Finding, pictures_in_two_splits
+from data.findings.checks import OTHER_LANGUAGE, Finding, pictures_in_two_splits
+from data.findings.report import data_report
 from data.own_captions.corpus import split_of_images
 from data.own_captions.detection import FoundCaptions
-from data.report import data_report
 
 _LEAST = 10  # pictures with captions
 

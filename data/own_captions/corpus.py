@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data.captions import SPLITS
+from data.captions.table import SPLITS
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.own_captions.detection import FoundCaptions

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.captions import split_called
+from data.captions.table import split_called
+from data.captions.tables import read_table
 from data.errors import BadLines, DataError, one_line
 from data.lines import visible_files
-from data.pictures import is_inside
-from data.tables import read_table
+from data.pictures.folder import is_inside
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -9,18 +9,18 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.captions import split_called
-from data.characters import composed
+from data.captions.table import split_called
+from data.captions.tables import HEADINGS, LANGUAGE, SPLIT, captions_in, is_missing, language_in
 from data.errors import BadLines, DataError
-from data.findings import UNNAMED
-from data.images import format_of
-from data.language_codes import language_called
-from data.languages import Detected, detect_languages, language_of
+from data.findings.checks import UNNAMED
 from data.own_captions.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
 from data.own_captions.detection import FoundCaptions, path_from
-from data.pictures import SUFFIXES, WRITTEN, copies_of, is_written, pictures_in
+from data.pictures.folder import SUFFIXES, WRITTEN, copies_of, is_written, pictures_in
+from data.pictures.images import format_of
 from data.progress import shown
-from data.tables import HEADINGS, LANGUAGE, SPLIT, captions_in, is_missing, language_in
+from data.text.characters import composed
+from data.text.language_codes import language_called
+from data.text.languages import Detected, detect_languages, language_of
 
 if TYPE_CHECKING:
     from datasets import Dataset

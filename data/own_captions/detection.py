@@ -7,18 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from data.captions import SPLITS, split_called
-from data.characters import composed
-from data.corpora.caption_files import TEXT, as_tables, texts_in
-from data.corpora.folder import CAPTIONS, WITHOUT_LANGUAGE
-from data.corpora.karpathy import read_entries
-from data.errors import BadLines, DataError
-from data.language_codes import KNOWN, language_called
-from data.languages import Detected, detect_languages
-from data.lines import read_lines, read_text, visible_files
-from data.own_captions.picture_folder import SAMPLE, folder_of
-from data.pictures import NO_PICTURES, PictureNames, is_inside, is_written, names_in, pictures_in
-from data.tables import (
+from data.captions.table import SPLITS, split_called
+from data.captions.tables import (
     CAPTION,
     LANGUAGE,
     OTHER,
@@ -32,6 +22,16 @@ from data.tables import (
     is_picture_name,
     read_table,
 )
+from data.corpora.caption_files import TEXT, as_tables, texts_in
+from data.corpora.coco.karpathy import read_entries
+from data.corpora.folder import CAPTIONS, WITHOUT_LANGUAGE
+from data.errors import BadLines, DataError
+from data.lines import read_lines, read_text, visible_files
+from data.own_captions.picture_folder import SAMPLE, folder_of
+from data.pictures.folder import NO_PICTURES, PictureNames, is_inside, is_written, names_in, pictures_in
+from data.text.characters import composed
+from data.text.language_codes import KNOWN, language_called
+from data.text.languages import Detected, detect_languages
 
 _TABLES, _JSON = (".tsv", ".txt", ".token", ".csv"), (".json",)
 _UNREAD = (".jsonl", ".xlsx", ".xls", ".ods")  # forms of captions that are named, so that nobody looks for the cause

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from data.errors import DataError
-from data.pictures import copies_of
+from data.pictures.folder import copies_of
 
 SAMPLE = 200
 """Lines, or pictures, that are tried."""

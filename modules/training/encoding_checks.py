@@ -25,7 +25,7 @@ def check_model(model: RetrievalModel, batch: Batch) -> None:
 
     Args:
         model: which will be trained.
-        batch: of `data.collate`, on the model's device.
+        batch: of a DataModule of `data.batches`, on the model's device.
 
     Raises:
         ModelError: encodings have another form, or depend on padding, chance or the rest of the batch; the score is

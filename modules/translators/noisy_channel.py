@@ -58,7 +58,7 @@ def log_likelihoods(translator: nn.Module, batch: Mapping[str, Tensor]) -> Tenso
 
     Args:
         translator: a single translator, not an ensemble.
-        batch: from `data.translation.SentenceBatches`, with `target`, `labels` and `target_lengths`.
+        batch: from `data.batches.translation.SentenceBatches`, with `target`, `labels` and `target_lengths`.
     """
     network: Any = translator
     with torch.no_grad():

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from data.evaluation_set import EvaluationSet
-from data.network_pixels import NetworkPixels
-from data.pixels import VectorStore, files_of
-from data.text_inputs import TextInput
+from data.evaluation.evaluation_set import EvaluationSet
+from data.pictures.network_pixels import NetworkPixels
+from data.pictures.pixels import VectorStore, files_of
+from data.text.text_inputs import TextInput
 from modules.metrics.intervals import Difference, paired_difference
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.retrieval_models import RetrievalModel, model_class

@@ -12,9 +12,9 @@ import torch
 from datasets import Dataset as Table
 from torch import Tensor
 
-from data.captions import human_cells, read_captions, references_of
-from data.regions import RegionStore
-from data.text import plain_words
+from data.captions.table import human_cells, read_captions, references_of
+from data.pictures.regions import RegionStore
+from data.text.tokenisation import plain_words
 from modules.metrics.captions import CaptionScores, caption_scores, most_frequent_caption, nearest_images
 from modules.metrics.cider import CiderD, document_frequencies
 from modules.retrieval_models import model_class
@@ -132,7 +132,7 @@ def generated_scores(captions: Table, language: str, generated: dict[str, list[s
 
     Args:
         language: of the captions; there are human ones in training.
-        generated: image id → words, as `data.text.plain_words` has them; an empty caption scores 0.
+        generated: image id → words, as `data.text.tokenisation.plain_words` has them; an empty caption scores 0.
     """
     references, documents = (references_of(captions, language, split) for split in ("test", "train"))
     metric = CiderD([references[image_id] for image_id in generated], document_frequencies(documents.values()))

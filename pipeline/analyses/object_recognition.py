@@ -11,9 +11,9 @@ from datasets import Dataset as Table
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.captions import human_cells, read_captions
-from data.corpora.scenes_objects import TRAINING, AtPlaces, Recogniser, objects_of, right
-from data.pixels import middle_square
+from data.captions.table import human_cells, read_captions
+from data.corpora.scenes.objects import TRAINING, AtPlaces, Recogniser, objects_of, right
+from data.pictures.pixels import middle_square
 from modules.retrieval_models import model_class
 from modules.retrieval_models.generated import drawn_pictures
 from pipeline.analyses.description import Analysis, Line, read_values

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.captions import references_of
-from data.text import plain_words
+from data.captions.table import references_of
+from data.text.tokenisation import plain_words
 from modules.metrics.captions import CaptionScores, RetrievedCaptions
 from modules.metrics.cider import document_frequencies
 from modules.metrics.retrieval import image_folds

@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data.captions import listed_captions
+from data.captions.table import listed_captions
 from data.corpora.registry import CORPORA
 from data.errors import DataError
-from data.evaluation_set import EvaluationSet
-from data.images import unreadable
+from data.evaluation.evaluation_set import EvaluationSet
+from data.findings.report import data_report
 from data.own_captions.corpus import read_found
 from data.own_captions.detection import look_at
-from data.report import data_report
+from data.pictures.images import unreadable
 from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.prepare import about_corpus, corpus_job, pictures_digest, pictures_of
 from pipeline.engine.console import counted, info_aside

@@ -13,9 +13,9 @@ from typing import Final
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.language_codes import language_called
-from data.languages import language_name
-from data.pictures import SUFFIXES
+from data.pictures.folder import SUFFIXES
+from data.text.language_codes import language_called
+from data.text.languages import language_name
 from pipeline.app.page_picture import similar, uploaded
 from pipeline.app.page_results import SearchRequest, results
 from pipeline.app.page_start import introduction, start

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from data.images import open_picture, picture_in
-from data.languages import language_name
+from data.pictures.images import open_picture, picture_in
+from data.text.languages import language_name
 from pipeline.app.page_results import WHY, SearchRequest, explained, show_hits, shown
 from pipeline.app.page_text import SIZE, isolated, plain, scaled
 from pipeline.app.page_translation import TITLE, PictureRegions, compare_translations, targets_of

@@ -8,7 +8,7 @@ import streamlit as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.languages import language_name
+from data.text.languages import language_name
 from pipeline.app.page_text import COLOURS, errors_shown, isolated, plain, runs, shortened, thumbnail
 from pipeline.app.page_translation import PictureRegions, seen_in, targets_of, translation_dialog
 from pipeline.export.exported_model import ExportedModel

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from data.languages import language_name
+from data.text.languages import language_name
 from pipeline.app.page_results import in_words
 from pipeline.app.page_text import choice_of, isolated, plain, thumbnail
 from pipeline.app.page_translation import targets_of

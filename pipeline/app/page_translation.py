@@ -8,7 +8,7 @@ import streamlit as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.languages import language_name
+from data.text.languages import language_name
 from pipeline.app.page_text import BROWN, GREEN, LONGEST, errors_shown, marked, plain, thumbnail
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.examples import Ambiguous, Sentence

@@ -127,8 +127,8 @@ def keys(
 
 def _extras_of(recipe: "Recipe", table: str | None) -> list[str]:
     """The extras of `pyproject.toml` that a recipe needs, or a table of it too."""
-    from data.segmentation import PACKAGES
-    from data.slots import parse_group
+    from data.batches.slots import parse_group
+    from data.text.segmentation import PACKAGES
     from pipeline.recipes.overlays import trainings_beside, trainings_of
 
     systems = recipe.tables[table].systems.values() if table in recipe.tables else ()

@@ -8,9 +8,9 @@ from typing import Any
 
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
-from data.findings import Finding
-from data.report import data_report
-from data.subset import training_subset, without_unreadable
+from data.corpora.subset import training_subset, without_unreadable
+from data.findings.checks import Finding
+from data.findings.report import data_report
 from pipeline.engine.console import counted, info
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from data.originals import Part, data_sets, get, is_incomplete, is_open, lay_out, state, to_download
+from data.corpora.originals import Part, data_sets, get, is_incomplete, is_open, lay_out, state, to_download
 from pipeline.engine.console import counted, info, status
 from pipeline.engine.files import require_folder
 from pipeline.errors import RecipeError

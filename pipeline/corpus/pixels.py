@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data.network_pixels import NetworkPixels, reader_settings, write_network_pixels
-from data.pixels import files_of, write_pixels
+from data.pictures.network_pixels import NetworkPixels, reader_settings, write_network_pixels
+from data.pictures.pixels import files_of, write_pixels
 from data.processes import cores
 from pipeline.corpus.prepare import captioned_images, pictures_of
 from pipeline.engine.job import Job
@@ -33,7 +33,7 @@ def pictures_job(corpus: Job, size: int, digest: str | None) -> Job:
 
 
 def network_pictures_job(name: str, corpus: Job, digest: str | None) -> Job:
-    """The job that writes them of all images as a dual encoder reads them (`data.network_pixels`).
+    """The job that writes them of all images as a dual encoder reads them (`data.pictures.network_pixels`).
 
     Args:
         name: of the network, a folder or a name on the hub.

@@ -7,16 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data.captions import TRAINING_SPLITS, read_captions, write_captions, write_pairs
+from data.captions.table import TRAINING_SPLITS, read_captions, write_captions, write_pairs
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
-from data.extractor import EXTRACTOR_VERSION, Extractor
-from data.findings import NO_PICTURE, UNREADABLE, Finding
+from data.findings.checks import NO_PICTURE, UNREADABLE, Finding
+from data.findings.report import DataReport, data_report
 from data.lines import read_lines
-from data.pictures import pictures_in
+from data.pictures.extractor import EXTRACTOR_VERSION, Extractor
+from data.pictures.folder import pictures_in
+from data.pictures.regions import RegionStore, standardise, write_regions
 from data.processes import cores
-from data.regions import RegionStore, standardise, write_regions
-from data.report import DataReport, data_report
 from pipeline.corpus.doctor import SKIP, read_corpus, say_counts, say_each, say_findings
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import debug, is_verbose

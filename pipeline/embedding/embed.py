@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.progress import shown
-from data.vector_files import ENDINGS, ids_of, join, told_by, write_part
+from data.vectors.vector_files import ENDINGS, ids_of, join, told_by, write_part
 from pipeline.embedding.items import CaptionLines, Items
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.console import counted, flag, info

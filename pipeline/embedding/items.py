@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from data.lines import caption_lines
-from data.vector_files import Part
+from data.vectors.vector_files import Part
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.picture_sources import PictureFolder

@@ -14,9 +14,9 @@ from datasets import Dataset, Image
 from numpy.typing import NDArray
 
 from data.errors import one_line
-from data.images import formats_restricted
-from data.language_codes import NLLB, spellings
-from data.seen import TrainingHashes, picture_hash
+from data.evaluation.seen import TrainingHashes, picture_hash
+from data.pictures.images import formats_restricted
+from data.text.language_codes import NLLB, spellings
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import Measured, known_languages, overlaps_of
 from pipeline.export.exported_model import ExportedModel

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from data.evaluation.seen import TRAIN, VAL
 from data.processes import cores
-from data.seen import TRAIN, VAL
 from modules.metrics.intervals import Difference
 from modules.metrics.retrieval import MEDIANS, RECALLS
 from pipeline.analyses.sets import set_of_folder, set_of_recipe

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from data.errors import DataError
-from data.evaluation_set import EvaluationSet
-from data.regions import RegionStore, read_standard
-from data.seen import TRAIN, VAL, Overlap, TrainingHashes, picture_hash
+from data.evaluation.evaluation_set import EvaluationSet
+from data.evaluation.seen import TRAIN, VAL, Overlap, TrainingHashes, picture_hash
+from data.pictures.regions import RegionStore, read_standard
 from modules.metrics.intervals import Difference, bootstrap_interval, paired_difference
 from modules.metrics.retrieval import RetrievalRanks
 from modules.search.encodings import Encodings

@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 from safetensors.numpy import save_file
 
-from data.casing import Casing
-from data.extractor import EXTRACTOR_VERSION
-from data.regions import read_standard
+from data.pictures.extractor import EXTRACTOR_VERSION
+from data.pictures.regions import read_standard
+from data.translators.casing import Casing
 from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import about_corpus
 from pipeline.engine.artifacts import read_json
@@ -270,7 +270,7 @@ def _write_regions(recipe: Recipe, corpus: Path, half: Path, arguments: Mapping[
     save_file(dict(zip(("mean", "scale"), standard, strict=True)), half / STANDARD)
     regions: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTOR_VERSION}
     if recipe.regions.model is not None:
-        from data.vision import copy_network  # transformers' models take seconds to import
+        from data.pictures.vision import copy_network  # transformers' models take seconds to import
 
         copy_network(recipe.regions.model, half / VISION)
         regions["model"] = VISION

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data.extractor import ExtractorSettings
+from data.pictures.extractor import ExtractorSettings
 from pipeline.engine.artifacts import is_texts, read_json
 from pipeline.engine.console import command
 from pipeline.engine.files import digest_of

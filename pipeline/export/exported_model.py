@@ -22,12 +22,12 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.extractor import Extractor
-from data.language_codes import language_called
-from data.languages import language_of
-from data.reading import Reading, reading_of
-from data.regions import standardised
-from data.text_inputs import TextInput
+from data.pictures.extractor import Extractor
+from data.pictures.regions import standardised
+from data.text.language_codes import language_called
+from data.text.languages import language_of
+from data.text.reading import Reading, reading_of
+from data.text.text_inputs import TextInput
 from modules.retrieval_models.base import RetrievalModel
 from modules.retrieval_models.encoded import all_images, sorted_captions
 from modules.search.encodings import Encodings

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data.casing import Casing
-from data.padding import pad
-from data.reading import Reading, Words, reading_of
-from data.text import BEGIN, END, SubWords
+from data.text.padding import pad
+from data.text.reading import Reading, Words, reading_of
+from data.text.tokenisation import BEGIN, END, SubWords
+from data.translators.casing import Casing
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, translate
 from pipeline.errors import RecipeError, as_recipe_error

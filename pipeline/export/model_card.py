@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.captions import HUMAN
-from data.slots import parse_group
-from data.taught import TEXT
+from data.batches.slots import parse_group
+from data.batches.taught import TEXT
+from data.captions.table import HUMAN
 from pipeline.export.picture_reading import BY_NETWORK, PIXELS, VISION
 from pipeline.recipes.overlays import captioner_network
 from pipeline.recipes.settings import AugmentSettings, Recipe

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
-from data.network_pixels import NetworkPixels
-from data.pixels import PixelExtractor
+from data.pictures.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
+from data.pictures.network_pixels import NetworkPixels
+from data.pictures.pixels import PixelExtractor
 from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 

@@ -6,11 +6,11 @@ What pretrained networks and translators have learned from is not in it.
 from pathlib import Path
 from typing import Any
 
-from data.captions import HUMAN
-from data.seen import TRAIN, VAL, TrainingHashes
-from data.sentences import RULE
-from data.slots import parse_group
-from data.taught import rows_of
+from data.batches.slots import parse_group
+from data.batches.taught import rows_of
+from data.captions.table import HUMAN
+from data.evaluation.seen import TRAIN, VAL, TrainingHashes
+from data.text.sentences import RULE
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import info_aside
 from pipeline.engine.job import Job

@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from data.casing import Casing
 from data.errors import DataError
 from data.lines import read_lines, text_of
-from data.nbest import Candidate, nbest_lines
-from data.reading import Words
-from data.regions import RegionStore, write_regions
-from data.text import MAX_TOKENS, SubWords
+from data.pictures.regions import RegionStore, write_regions
+from data.text.reading import Words
+from data.text.tokenisation import MAX_TOKENS, SubWords
+from data.translators.casing import Casing
+from data.translators.nbest import Candidate, nbest_lines
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, reads_pictures
 from pipeline.engine.console import counted, info_aside, stage_command
@@ -46,7 +46,7 @@ class TranslationRequest:
         output: where to; None is standard output.
         images: an image a line, for translators that look at pictures; None: no pictures.
         n_best: translations a sentence.
-        moses: write lists in Moses' format (`data.nbest`), also where `n_best` is 1.
+        moses: write lists in Moses' format (`data.translators.nbest`), also where `n_best` is 1.
     """
 
     path: str

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data.text import CHARACTERS, without_each_word
+from data.text.tokenisation import CHARACTERS, without_each_word
 from modules.search.grounding import Grounding, ground
 from pipeline.export.exported_model import ExportedModel
 

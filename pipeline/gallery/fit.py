@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from data.reading import Reading
-from data.text_inputs import WordVocabulary
+from data.text.reading import Reading
+from data.text.text_inputs import WordVocabulary
 from modules.search.fit import Fit, best_of_random, nearest_others, random_queries
 from modules.search.shards import ShardedIndex
 from pipeline.engine.artifacts import read_json

@@ -22,10 +22,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.characters import composed
 from data.errors import DataError, one_line
-from data.pixels import open_images
-from data.reading import plain_quotes
+from data.pictures.pixels import open_images
+from data.text.characters import composed
+from data.text.reading import plain_quotes
 from modules.search.reranking import in_new_order
 from modules.search.shards import ShardedIndex
 from pipeline.engine.machine_errors import of_machine

@@ -6,7 +6,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.reading import Reading
+from data.text.reading import Reading
 from modules.search.fit import Fit
 from pipeline.engine.console import command
 from pipeline.errors import RecipeError

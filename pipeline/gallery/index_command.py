@@ -5,11 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data.captions import HUMAN, read_captions
+from data.captions.table import HUMAN, read_captions
 from data.corpora.registry import CORPORA
-from data.network_pixels import NetworkPixels
-from data.pictures import pictures_in
-from data.pixels import PixelExtractor, open_images
+from data.pictures.folder import pictures_in
+from data.pictures.network_pixels import NetworkPixels
+from data.pictures.pixels import PixelExtractor, open_images
 from pipeline.corpus.doctor import read_corpus
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import pictures_of

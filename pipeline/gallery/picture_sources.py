@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import DataError
-from data.pictures import NO_PICTURES, is_text, pictures_in
-from data.regions import RegionStore, read_standard
+from data.pictures.folder import NO_PICTURES, is_text, pictures_in
+from data.pictures.regions import RegionStore, read_standard
 from pipeline.engine.files import digest_of
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.vector_cache import Arrays

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from data.corpora import Corpus
 from data.errors import DataError
-from data.extractor import ExtractorSettings
-from data.images import unreadable
-from data.language_codes import ISO_639_1, require_language
 from data.own_captions.checks import as_of_source, require_usable
 from data.own_captions.corpus import read_found
 from data.own_captions.data_set_files import HUB, is_data_set
 from data.own_captions.data_sets import write_data_set
 from data.own_captions.detection import FoundCaptions, look_at
-from data.pictures import is_written, unfit_name
+from data.pictures.extractor import ExtractorSettings
+from data.pictures.folder import is_written, unfit_name
+from data.pictures.images import unreadable
+from data.text.language_codes import ISO_639_1, require_language
 from pipeline.engine.console import command, flag, info, status
 from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError

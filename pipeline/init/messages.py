@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from data.captions import SPLITS, split_called
-from data.findings import EMPTY, ENTITY, UNNAMED
-from data.images import sizes_in_words, unreadable
-from data.languages import language_name
+from data.captions.table import SPLITS, split_called
+from data.findings.checks import EMPTY, ENTITY, UNNAMED
 from data.own_captions.data_sets import NO_CAPTION
-from data.pictures import OTHER_SUFFIXES, pictures_in
+from data.pictures.folder import OTHER_SUFFIXES, pictures_in
+from data.pictures.images import sizes_in_words, unreadable
+from data.text.languages import language_name
 from modules.metrics.intervals import FEW
 from pipeline.engine.console import command, counted
 from pipeline.init.networks import Chosen

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 from data.errors import DataError, one_line
-from data.images import open_picture
-from data.network_pixels import NetworkPixels
+from data.pictures.images import open_picture
+from data.pictures.network_pixels import NetworkPixels
 from modules.errors import ModelError
 from modules.pretrained.dual_network import dual_network_arguments
 from modules.pretrained.quiet import quiet
@@ -194,7 +194,7 @@ def _tried_dual_encoder(name: str, why: str, images: Sequence[Image.Image]) -> C
 
 
 def _tried(name: str, why: str, images: Sequence[Image.Image]) -> Chosen:
-    from data.vision import VisionNetwork  # transformers' models take seconds to import
+    from data.pictures.vision import VisionNetwork  # transformers' models take seconds to import
 
     network = VisionNetwork(name, None)
     started = time.perf_counter()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from data.captions import SPLITS
+from data.captions.table import SPLITS
 from data.corpora import Corpus
-from data.languages import language_name
 from data.own_captions.corpus import split_of_images
 from data.own_captions.detection import FoundCaptions
+from data.text.languages import language_name
 from pipeline.engine.console import counted, printable
 from pipeline.init.networks import GET_DUAL_ENCODER, Chosen
 from pipeline.visualization.pages import render

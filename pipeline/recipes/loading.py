@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from data.corpora.registry import CORPORA
-from data.extractor import ExtractorSettings
+from data.evaluation.sts import StsSettings
 from data.lines import read_text
-from data.pictures import unfit_name
-from data.sts import StsSettings
+from data.pictures.extractor import ExtractorSettings
+from data.pictures.folder import unfit_name
 from data.yaml_text import parse_yaml
 from pipeline.errors import RecipeError
 from pipeline.recipes.overlays import check_overlays, check_trainings, read_table

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from data.slots import parse_group
+from data.batches.slots import parse_group
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import RANKED_BY, EvaluationSettings, TrainingSettings, VseSettings
 from pipeline.recipes.settings import AugmentSettings, Recipe, System, Table

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from data.extractor import ExtractorSettings
-from data.slots import parse_group
-from data.sts import GOLD, INPUT, StsSettings
+from data.batches.slots import parse_group
+from data.evaluation.sts import GOLD, INPUT, StsSettings
+from data.pictures.extractor import ExtractorSettings
 from pipeline.errors import RecipeError
 from pipeline.recipes.retrieval_settings import VseSettings
 from pipeline.recipes.systems import CAPTION, HUB, members_of, parse_path, parse_system

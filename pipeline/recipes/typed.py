@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from data.pictures import unfit_name
+from data.pictures.folder import unfit_name
 from pipeline.errors import RecipeError
 
 T = TypeVar("T")

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from data.captions import HUMAN
-from data.slots import Slot, parse_group
+from data.batches.slots import Slot, parse_group
+from data.captions.table import HUMAN
 from modules.retrieval_models import parameters_of_a_language
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.job import Job

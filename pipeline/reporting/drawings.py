@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.described_images import DescribedImages
-from data.languages import language_name
-from data.slots import parse_group
-from data.text_inputs import TextInput, WordVocabulary
+from data.batches.slots import parse_group
+from data.captions.described_images import DescribedImages
+from data.text.languages import language_name
+from data.text.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel, model_class
 from modules.retrieval_models.encoded import encoded_captions, encoded_images
 from modules.retrieval_models.generated import drawn_pictures

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from data.captions import HUMAN
+from data.batches.slots import Slot, parse_group
+from data.batches.taught import TEXT
+from data.captions.table import HUMAN
 from data.corpora.caption_files import LANGUAGE_CODE
 from data.corpora.registry import CORPORA
-from data.languages import language_name
-from data.slots import Slot, parse_group
-from data.taught import TEXT
+from data.text.languages import language_name
 from modules.metrics.intervals import FEW, Difference
 from modules.metrics.retrieval import guessed_mean_recall
 from modules.retrieval_models import model_class

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from data.text import words_of
+from data.text.tokenisation import words_of
 from modules.metrics.rank_variance import mean_rank_variance, rank_variances
 from modules.metrics.translation import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
 from pipeline.engine.console import info

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from data.caption_checks import read_in_validation
-from data.captions import read_captions
+from data.captions.checks import read_in_validation
+from data.captions.table import read_captions
 from modules.metrics.retrieval import RetrievalRanks, fold_scores, retrieval_ranks
 from modules.search.ranking import ROUNDING
 from pipeline.engine.artifacts import read_manifest

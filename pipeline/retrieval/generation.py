@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data.regions import RegionStore
-from data.text_inputs import TextInput, WordVocabulary
+from data.pictures.regions import RegionStore
+from data.text.text_inputs import TextInput, WordVocabulary
 from modules.retrieval_models import RetrievalModel
 from modules.retrieval_models.generated import written_tokens
 from modules.translators.beam import BeamSettings

@@ -6,13 +6,13 @@ from collections.abc import Container, Sequence, Set
 
 from datasets import Dataset as Table
 
-from data.captions import HUMAN, human_cells
-from data.mixing import CaptionsOfImages
-from data.regions import RegionStore
-from data.segmentation import require_segmenter
-from data.slots import Slot
-from data.taught import TEXT
-from data.text import WORDS
+from data.batches.mixing import CaptionsOfImages
+from data.batches.slots import Slot
+from data.batches.taught import TEXT
+from data.captions.table import HUMAN, human_cells
+from data.pictures.regions import RegionStore
+from data.text.segmentation import require_segmenter
+from data.text.tokenisation import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError, as_recipe_error

@@ -9,9 +9,9 @@ import torch
 from datasets import Dataset as Table
 from torch import Tensor
 
-from data.caption_batches import CaptionBatches
-from data.captions import HUMAN
-from data.text_inputs import TextInput
+from data.batches.captions import CaptionBatches
+from data.captions.table import HUMAN
+from data.text.text_inputs import TextInput
 from modules.metrics.language_probe import probe, universal_vectors
 from modules.retrieval_models import RetrievalModel
 from modules.search.encodings import Encoding

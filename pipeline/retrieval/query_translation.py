@@ -6,7 +6,7 @@ from typing import Any
 
 from datasets import Dataset as Table
 
-from data.captions import HUMAN, Caption, write_captions
+from data.captions.table import HUMAN, Caption, write_captions
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError

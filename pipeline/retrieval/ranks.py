@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from datasets import Dataset as Table
 
-from data.captions import read_captions
-from data.regions import RegionStore
-from data.retrieval import RetrievalData
-from data.text_inputs import TextInput
+from data.batches.retrieval import RetrievalData
+from data.captions.table import read_captions
+from data.pictures.regions import RegionStore
+from data.text.text_inputs import TextInput
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from modules.search.encoded_test import EncodedTest
 from modules.training.ranked import EncodedModule

@@ -10,8 +10,8 @@ import torch
 from datasets import Dataset as Table
 from torch import Tensor
 
-from data.captions import human_cells
-from data.regions import RegionStore
+from data.captions.table import human_cells
+from data.pictures.regions import RegionStore
 from modules.retrieval_models import model_class
 from modules.search.encoded_test import EncodedTest
 from modules.search.index import VectorIndex

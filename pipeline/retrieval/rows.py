@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from data.corpora.scenes import ScenesSettings
-from data.slots import Slot, parse_group
+from data.batches.slots import Slot, parse_group
+from data.corpora.scenes.corpus import ScenesSettings
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.recipes.retrieval_settings import VseSettings

@@ -10,14 +10,14 @@ import torch
 from datasets import Dataset as Table
 from datasets import concatenate_datasets
 
-from data.caption_checks import read_in_validation, require_languages, require_training_images
-from data.captions import HUMAN, read_captions
-from data.pixels import PixelStore
-from data.regions import RegionStore
-from data.retrieval import RetrievalData
-from data.slots import Slot, parse_group
-from data.taught import TEXT
-from data.text_inputs import TextInput
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import Slot, parse_group
+from data.batches.taught import TEXT
+from data.captions.checks import read_in_validation, require_languages, require_training_images
+from data.captions.table import HUMAN, read_captions
+from data.pictures.pixels import PixelStore
+from data.pictures.regions import RegionStore
+from data.text.text_inputs import TextInput
 from modules.pretrained.interpolation import interpolate, weights_of
 from modules.retrieval_models import model_class, option_names
 from modules.training.ranked import EncodedModule

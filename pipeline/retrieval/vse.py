@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from datasets import Dataset as Table
 
-from data.caption_checks import require_languages
-from data.captions import HUMAN, listed_captions, training_images
-from data.mixing import CaptionsOfImages
-from data.slots import parse_group
-from data.vectors import require_fasttext
+from data.batches.mixing import CaptionsOfImages
+from data.batches.slots import parse_group
+from data.captions.checks import require_languages
+from data.captions.table import HUMAN, listed_captions, training_images
+from data.vectors.word_vectors import require_fasttext
 from modules.pretrained.adapters import require_peft
 from modules.translators.beam import BeamSettings
 from pipeline.engine.console import debug

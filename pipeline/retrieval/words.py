@@ -10,13 +10,13 @@ import torch
 from datasets import Dataset as Table
 from numpy.typing import NDArray
 
-from data.captions import choose, read_captions
+from data.batches.taught import taught_texts
+from data.captions.table import choose, read_captions
 from data.lines import WORD_VECTORS
-from data.published_vectors import read_vectors
-from data.sentence_vectors import KnownSentences, compute_vectors
-from data.taught import taught_texts
-from data.text_inputs import PretrainedTokens, TextInput, WordVocabulary, tokens_of, words_of_all
-from data.vectors import train_vectors
+from data.text.text_inputs import PretrainedTokens, TextInput, WordVocabulary, tokens_of, words_of_all
+from data.vectors.published_vectors import read_vectors
+from data.vectors.sentence_vectors import KnownSentences, compute_vectors
+from data.vectors.word_vectors import train_vectors
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.pretrained.pretrained_text import SentenceVectors
 from modules.retrieval_models import RetrievalModel, model_class

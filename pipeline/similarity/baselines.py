@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from data.sts import SentencePairs
-from data.text import words_of
-from data.vectors import train_vectors
+from data.evaluation.sts import SentencePairs
+from data.text.tokenisation import words_of
+from data.vectors.word_vectors import train_vectors
 from modules.metrics.sentence_similarity import Scores, mean_vector_similarity, tf_idf_similarity
 from pipeline.similarity.sets import Predict
 

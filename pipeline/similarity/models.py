@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data.slots import parse_group
-from data.sts import SentencePairs
-from data.vectors import INSTALL, installed
+from data.batches.slots import parse_group
+from data.evaluation.sts import SentencePairs
+from data.vectors.word_vectors import INSTALL, installed
 from modules.metrics.sentence_similarity import Scores, pair_similarity
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace

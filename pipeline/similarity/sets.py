@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data.sentences import sentence_hash
-from data.sts import SentencePairs, gold_file, read_sts
-from data.taught import rows_of
+from data.batches.taught import rows_of
+from data.evaluation.sts import SentencePairs, gold_file, read_sts
+from data.text.sentences import sentence_hash
 from modules.metrics.sentence_similarity import Scores, pearson
 from pipeline.engine.artifacts import read_arrays
 from pipeline.engine.job import Job

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from data.errors import one_line
-from data.text_inputs import TextInput, load_text_input
+from data.text.text_inputs import TextInput, load_text_input
 from modules.errors import ModelError
 from modules.layers.shapes import shapes_alone
 from modules.retrieval_models import RetrievalModel, build_model

@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets import Dataset as Table
 
-from data.captions import (
+from data.captions.table import (
     HUMAN,
     Caption,
     choose,
@@ -17,9 +17,9 @@ from data.captions import (
     refuse_held_out,
     write_captions,
 )
-from data.regions import RegionStore
-from data.text import spaced
-from data.text_inputs import tokens_of, words_of_all
+from data.pictures.regions import RegionStore
+from data.text.text_inputs import tokens_of, words_of_all
+from data.text.tokenisation import spaced
 from modules.metrics.synthetic import lexical_diversity
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.console import debug

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.captions import read_pairs
-from data.text import JointBPE
+from data.captions.table import read_pairs
+from data.text.tokenisation import JointBPE
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError

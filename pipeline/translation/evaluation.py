@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.characters import lowered
-from data.language_codes import UNSPACED
-from data.parallel_text import ParallelText
-from data.text import SubWords, tokenize, words_of
+from data.batches.parallel_text import ParallelText
+from data.text.characters import lowered
+from data.text.language_codes import UNSPACED
+from data.text.tokenisation import SubWords, tokenize, words_of
 from modules.metrics.translation import ambiguity_scores, translation_scores
 from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, reads_pictures

@@ -13,10 +13,10 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
-from data.parallel_text import ParallelText, sentences_of
-from data.regions import RegionStore
-from data.text import JointBPE, words_of
-from data.translation import in_order_loader
+from data.batches.parallel_text import ParallelText, sentences_of
+from data.batches.translation import in_order_loader
+from data.pictures.regions import RegionStore
+from data.text.tokenisation import JointBPE, words_of
 from modules.metrics.ambiguity import ambiguous_words, choices
 from modules.metrics.incongruent_images import gains_of_own_images
 from modules.translators.noisy_channel import log_likelihoods

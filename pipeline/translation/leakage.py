@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from data.lent import seen_images
+from data.evaluation.lent import seen_images
 from pipeline.engine.console import info
 from pipeline.engine.job import Job
 

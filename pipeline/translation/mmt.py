@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from data.captions import read_pairs
-from data.characters import lowered
-from data.language_codes import UNSPACED
-from data.parallel_text import ParallelText
-from data.text import BEGIN, END, PADDING, JointBPE, tokenize_all
-from data.translation import TranslationData
+from data.batches.parallel_text import ParallelText
+from data.batches.translation import TranslationData
+from data.captions.table import read_pairs
+from data.text.characters import lowered
+from data.text.language_codes import UNSPACED
+from data.text.tokenisation import BEGIN, END, PADDING, JointBPE, tokenize_all
 from modules.metrics.translation import surface_bleu
 from modules.training.translation import Translation
 from modules.translators.registry import network_options

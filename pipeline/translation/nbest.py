@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.characters import lowered
 from data.errors import DataError
-from data.language_codes import UNSPACED, require_language
 from data.lines import read_lines
-from data.nbest import Candidate, nbest_lines, read_nbest
+from data.text.characters import lowered
+from data.text.language_codes import UNSPACED, require_language
+from data.translators.nbest import Candidate, nbest_lines, read_nbest
 from modules.translators.mira import padded
 from modules.translators.nbest import Lists, Scored, Tuning, compare, tuned
 from pipeline.engine.console import info
@@ -62,7 +62,7 @@ class ListFiles:
     Attributes:
         lists: n-best lists in Moses' format.
         references: a sentence a line; None: not known.
-        features: further features of the candidates (`data.nbest.read_nbest`); None: none.
+        features: further features of the candidates (`data.translators.nbest.read_nbest`); None: none.
     """
 
     lists: Path

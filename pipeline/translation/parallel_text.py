@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from data.parallel_text import BACK_COLUMNS, ParallelText
-from data.regions import RegionStore
+from data.batches.parallel_text import BACK_COLUMNS, ParallelText
+from data.pictures.regions import RegionStore
 from pipeline.corpus.prepare import about_corpus
 from pipeline.engine.artifacts import read_rows
 from pipeline.recipes.translator_settings import MmtSettings

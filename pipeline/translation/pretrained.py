@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data.answer_tokens import AnswerTokens
-from data.captions import listed_captions, training_images
-from data.languages import language_name
-from data.regions import RegionStore
+from data.captions.table import listed_captions, training_images
+from data.pictures.regions import RegionStore
+from data.text.languages import language_name
+from data.translators.answer_tokens import AnswerTokens
 from modules.translators.beam import BeamSettings
 from modules.translators.image_text import ImageTextTranslator
 from pipeline.corpus.prepare import pictures_digest

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.nbest import Candidate, nbest_lines, read_nbest
-from data.parallel_text import ParallelText
-from data.slots import parse_group
+from data.batches.parallel_text import ParallelText
+from data.batches.slots import parse_group
+from data.translators.nbest import Candidate, nbest_lines, read_nbest
 from modules.translators.mira import MiraSettings
 from modules.translators.nbest import Lists, compare, figures_of, tuned
 from pipeline.engine.artifacts import read_rows

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
-from data.device_regions import free_memory
-from data.pixels import files_of
-from data.regions import RegionStore
-from data.text import BEGIN, END, SubWords, spaced
-from data.translation import Sentences, in_order_loader
+from data.batches.translation import Sentences, in_order_loader
+from data.pictures.device_regions import free_memory
+from data.pictures.pixels import files_of
+from data.pictures.regions import RegionStore
+from data.text.tokenisation import BEGIN, END, SubWords, spaced
 from modules.distributed import gather_objects
 from modules.training.translation import Synthesis
 from modules.translators.beam import BeamSettings, Hypothesis

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data.answer_tokens import AnswerTokens
-from data.text import BEGIN, END, UNKNOWN, JointBPE, SubWords, spaced
-from data.translator_tokens import TranslatorTokens
+from data.text.tokenisation import BEGIN, END, UNKNOWN, JointBPE, SubWords, spaced
+from data.translators.answer_tokens import AnswerTokens
+from data.translators.translator_tokens import TranslatorTokens
 from modules.translators.ensemble import Ensemble
 from modules.translators.image_text import ImageTextTranslator
 from modules.translators.noisy_channel import Channel

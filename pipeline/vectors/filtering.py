@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from data.captions import Caption, listed_captions, refuse_held_out
-from data.characters import lowered
+from data.captions.table import Caption, listed_captions, refuse_held_out
 from data.errors import DataError
-from data.languages import language_evidence
-from data.regions import RegionStore
+from data.pictures.regions import RegionStore
+from data.text.characters import lowered
+from data.text.languages import language_evidence
 from modules.metrics.translation import sentence_chrf
 from modules.retrieval_models.encoded import all_images, sorted_captions
 from modules.search.encodings import Encodings

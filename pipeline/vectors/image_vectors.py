@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import DataError
-from data.network_pixels import NetworkPixels
 from data.parts import write_in_parts
-from data.pixels import VectorStore, files_of, open_images
+from data.pictures.network_pixels import NetworkPixels
+from data.pictures.pixels import VectorStore, files_of, open_images
 from data.processes import cores
-from data.text_inputs import PretrainedTokens
+from data.text.text_inputs import PretrainedTokens
 from modules.pretrained.dual_network import dual_network_arguments, revision_of
 from modules.retrieval_models import RetrievalModel
 from modules.retrieval_models.dual_encoder import DualEncoder, pretrained_encoder

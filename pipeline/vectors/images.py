@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from data.pixels import open_images
-from data.regions import RegionStore
+from data.pictures.pixels import open_images
+from data.pictures.regions import RegionStore
 from modules.pretrained.dual_network import dual_network_arguments
 from modules.pretrained.image_encoder import image_encoder_arguments
 from modules.retrieval_models import model_class

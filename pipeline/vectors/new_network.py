@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.captions import human_cells, read_captions
+from data.captions.table import human_cells, read_captions
 from modules.pretrained.new_network import write_network
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.console import info

@@ -10,12 +10,8 @@ import torch
 from datasets import Dataset as Table
 from numpy.typing import NDArray
 
-from data.captions import HUMAN, read_captions, read_pairs, table_of
-from data.pixels import VectorStore
-from data.regions import RegionStore
-from data.sentence_vectors import compute_vectors
-from data.slots import Slot
-from data.taught import (
+from data.batches.slots import Slot
+from data.batches.taught import (
     TEXT,
     TaughtPair,
     TaughtStore,
@@ -24,6 +20,10 @@ from data.taught import (
     taught_captions,
     write_pairs,
 )
+from data.captions.table import HUMAN, read_captions, read_pairs, table_of
+from data.pictures.pixels import VectorStore
+from data.pictures.regions import RegionStore
+from data.vectors.sentence_vectors import compute_vectors
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.recipes.retrieval_settings import VseSettings

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from data.text import mean_by_word
+from data.text.tokenisation import mean_by_word
 from pipeline.visualization.pages import render
 from pipeline.visualization.pictures import embedded, read_thumbnail, wrap, write_line
 

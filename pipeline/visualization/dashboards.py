@@ -19,8 +19,8 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
-from data.captions import human_cells
-from data.regions import RegionStore
+from data.captions.table import human_cells
+from data.pictures.regions import RegionStore
 from modules.retrieval_models.encoded import encoded_captions, encoded_images
 from modules.training.base import batches_of
 from pipeline.visualization.pages import render

@@ -12,9 +12,9 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.function_words import is_content_word
-from data.languages import language_name
-from data.text import without_each_word
+from data.text.function_words import is_content_word
+from data.text.languages import language_name
+from data.text.tokenisation import without_each_word
 from modules.retrieval_models import RetrievalModel
 from modules.retrieval_models.encoded import Encode, device_of, encoded_captions
 from modules.search.grounding import ground

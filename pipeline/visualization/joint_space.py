@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional as F
 
-from data.languages import language_name
-from data.text_inputs import WordVocabulary
+from data.text.languages import language_name
+from data.text.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel
 from modules.search.joint_space import CAPTIONS, IMAGES, REGIONS, WORDS, Groups, farthest, t_sne
 from pipeline.visualization.plots import DPI, as_label

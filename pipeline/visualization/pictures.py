@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from data.errors import DataError
-from data.images import open_picture
+from data.pictures.images import open_picture
 
 Line = str | tuple[str, str]  # text on a sheet; black, or with its colour
 Shown = Path | Image.Image | None  # a file, or a picture that fits into a square of 128 pixels

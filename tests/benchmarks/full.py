@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from data.corpora.multi30k_files import official_images
-from data.text import BEGIN, END, PADDING
+from data.text.tokenisation import BEGIN, END, PADDING
 from modules.precision import tensor_float
 from pipeline.engine.job import Job
 from pipeline.engine.machine import duration

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from data.text import BEGIN, END, PADDING
+from data.text.tokenisation import BEGIN, END, PADDING
 from modules.precision import tensor_float
 from modules.training.graphs import StepGraphs
 from modules.training.retrieval import Retrieval

@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from data.captions import Caption, choose, listed_captions, read_captions, write_captions
+from data.batches.mixing import MixedBatches
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import parse_group
+from data.captions.table import Caption, choose, listed_captions, read_captions, write_captions
 from data.corpora import Corpus
-from data.mixing import MixedBatches
-from data.pixels import open_images
-from data.regions import RegionStore
-from data.report import data_report
-from data.retrieval import RetrievalData
-from data.slots import parse_group
-from data.text_inputs import WordVocabulary, tokens_of
+from data.findings.report import data_report
+from data.pictures.pixels import open_images
+from data.pictures.regions import RegionStore
+from data.text.text_inputs import WordVocabulary, tokens_of
 from modules.search.encoded_test import GatheredTest
 from modules.search.index import Kind, VectorIndex
 from modules.search.ranking import ranks_by_index

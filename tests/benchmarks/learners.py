@@ -12,10 +12,10 @@ from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 from transformers import MarianConfig, MarianMTModel
 
-from data.corpora.scenes import draw_things
-from data.corpora.scenes_grammar import sentences
-from data.text import BEGIN, END, PADDING, JointBPE, tokenize
-from data.translation import InOrder, SentenceBatches, Sentences, TokenBatches
+from data.batches.translation import InOrder, SentenceBatches, Sentences, TokenBatches
+from data.corpora.scenes.corpus import draw_things
+from data.corpora.scenes.grammar import sentences
+from data.text.tokenisation import BEGIN, END, PADDING, JointBPE, tokenize
 from modules.training.base import BatchModule
 from modules.training.graphs import StepGraphs
 from modules.training.translation import Translation

@@ -15,8 +15,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import MarianMTModel, PreTrainedTokenizerBase
 
-from data.captions import read_pairs
-from data.translation import TokenBatches
+from data.batches.translation import TokenBatches
+from data.captions.table import read_pairs
 from modules.training.translation import rate_factor
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.workspace import Workspace

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import ConvNextImageProcessorPil, ResNetConfig, ResNetModel
 
-from data.captions import read_captions, references_of
-from data.pixels import PixelStore, write_pixels
+from data.captions.table import read_captions, references_of
+from data.pictures.pixels import PixelStore, write_pixels
 from pipeline.corpus.prepare import corpus_job, pictures_of
 from pipeline.engine.workspace import Workspace
 from pipeline.recipes.loading import load_recipe

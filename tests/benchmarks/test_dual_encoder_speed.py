@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.captions import Caption, table_of
-from data.pixels import VectorStore
-from data.retrieval import RetrievalData
-from data.slots import parse_group
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import parse_group
+from data.captions.table import Caption, table_of
+from data.pictures.pixels import VectorStore
 from modules.pretrained.dual_network import dual_network_arguments
 from modules.pretrained.new_network import write_network
 from modules.training.gathering import in_chunks

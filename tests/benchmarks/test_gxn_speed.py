@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.sentences import sentence_hash
+from data.text.sentences import sentence_hash
 from modules.layers.image_generator import PhaseConvolution
 from modules.metrics.cider import CiderD
 from modules.retrieval_models.base import Batch

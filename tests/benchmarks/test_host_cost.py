@@ -12,11 +12,11 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from data.captions import Caption, read_captions, write_captions
-from data.regions import RegionStore
-from data.retrieval import RetrievalData
-from data.slots import parse_group
-from data.text_inputs import WordVocabulary, tokens_of
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import parse_group
+from data.captions.table import Caption, read_captions, write_captions
+from data.pictures.regions import RegionStore
+from data.text.text_inputs import WordVocabulary, tokens_of
 from modules.retrieval_models.base import Batch
 from modules.training.retrieval import Retrieval
 from pipeline.recipes.trainer_settings import TrainerSettings

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-import data.text
+import data.text.tokenisation
 import modules.training.translation
 import modules.translators.beam
-from data.captions import read_captions
-from data.text import JointBPE
-from data.translation import SentenceBatches
+from data.batches.translation import SentenceBatches
+from data.captions.table import read_captions
+from data.text.tokenisation import JointBPE
 from modules.translators.beam import BeamSettings
 from modules.translators.transformer import TransformerTranslator
 from pipeline.engine.workspace import Workspace
@@ -135,7 +135,7 @@ def test_where_the_time_goes(
     stopwatch.watch(modules.translators.beam, "_continue", "output matrix, softmax and best continuations")
     stopwatch.watch(modules.training.translation, "beam_search", "rest of the search")
     stopwatch.watch(JointBPE, "decode_tokens", "detokenising")
-    stopwatch.watch(data.text, "detokenize", "detokenising")
+    stopwatch.watch(data.text.tokenisation, "detokenize", "detokenising")
     start = time.perf_counter()
     found = translated(folder, source)
     spent, seconds = time.perf_counter() - start, stopwatch.seconds

@@ -9,11 +9,11 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from data.captions import Caption, read_captions, write_captions
-from data.regions import RegionStore, write_regions
-from data.retrieval import RetrievalData
-from data.slots import parse_group
-from data.text_inputs import WordVocabulary
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import parse_group
+from data.captions.table import Caption, read_captions, write_captions
+from data.pictures.regions import RegionStore, write_regions
+from data.text.text_inputs import WordVocabulary
 from modules.training.retrieval import Retrieval
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data.regions import write_regions
+from data.pictures.regions import write_regions
 from tests.data.official import pack
 
 SIZES = {"train": 6, "restval": 2, "val": 4, "test": 10}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data.regions import write_regions
+from data.pictures.regions import write_regions
 
 # task → the list of images and the stem of the raw files of each split
 FILES = {

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.captions import Caption, Pair, read_captions, read_pairs, write_captions, write_pairs
+from data.captions.table import Caption, Pair, read_captions, read_pairs, write_captions, write_pairs
 from data.errors import DataError
 
 CAPTIONS = [

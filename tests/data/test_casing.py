@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.casing import Casing
+from data.translators.casing import Casing
 
 CAPTIONS = ["Ein Hund fängt einen Ball.", "Zwei Hunde, ein Ball und ein T-Shirt", "Der Ball rollt", "EIN BALL", ""]
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from data.captions import Caption, Pair
-from data.casing import Casing
-from data.characters import plain_characters
+from data.captions.table import Caption, Pair
+from data.captions.tables import columns_of
 from data.corpora import Corpus
-from data.language_codes import language_called
-from data.languages import foreign_language, language_of
-from data.sentences import normalise_sentence, sentence_hash
-from data.tables import columns_of
-from data.text import JointBPE, joined, tokenize, tokenize_all, without_each_word, words_of
-from data.text_inputs import WordVocabulary
+from data.text.characters import plain_characters
+from data.text.language_codes import language_called
+from data.text.languages import foreign_language, language_of
+from data.text.sentences import normalise_sentence, sentence_hash
+from data.text.text_inputs import WordVocabulary
+from data.text.tokenisation import JointBPE, joined, tokenize, tokenize_all, without_each_word, words_of
+from data.translators.casing import Casing
 
 SENTENCES = {
     "ja": "左に青い箱があります。", "zh": "一只狗在海滩上跑。", "th": "ผู้ชายสองคนวิ่งบนชายหาด", "km": "បុរសពីរនាក់រត់លើឆ្នេរ",
@@ -91,7 +91,7 @@ def test_sentences_of_a_corpus_are_composed() -> None:
 
 
 def test_pretrained_tokens_are_of_composed_sentences(tmp_path: Path) -> None:
-    from data.text_inputs import PretrainedTokens
+    from data.text.text_inputs import PretrainedTokens
     from tests.modules.text_models import save
 
     tokens = PretrainedTokens(str(save("bert", tmp_path, ["eine", "grüne", "büchse"])))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from data.corpora.coco_form import id_of
-from data.corpora.karpathy import KarpathySettings, read
+from data.corpora.coco.form import id_of
+from data.corpora.coco.karpathy import KarpathySettings, read
 from data.errors import DataError
-from data.findings import pictures_in_two_splits
+from data.findings.checks import pictures_in_two_splits
 from tests.data.layouts import entries, write_json
 
 

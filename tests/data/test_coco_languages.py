@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from data.captions import read_captions, write_captions
-from data.corpora.karpathy import KarpathySettings, read, sources
+from data.batches.mixing import MixedBatches
+from data.batches.slots import parse_group
+from data.captions.table import read_captions, write_captions
+from data.corpora.coco.karpathy import KarpathySettings, read, sources
 from data.errors import DataError
-from data.mixing import MixedBatches
-from data.slots import parse_group
 from pipeline.recipes.loading import load_recipe
 from tests.data.layouts import entries, write_json
 from tests.data.official import pack

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.device_regions import DeviceRegions
-from data.regions import RegionStore, write_regions
-from data.retrieval import RetrievalData
-from data.slots import parse_group
-from data.translation import Sentences, TranslationData
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import parse_group
+from data.batches.translation import Sentences, TranslationData
+from data.pictures.device_regions import DeviceRegions
+from data.pictures.regions import RegionStore, write_regions
 from tests.modules.small import Corpus
 
 
@@ -35,7 +35,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 
 def test_rows_are_taken_and_none_is_zero(store: RegionStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data.device_regions._BLOCK", 2)
+    monkeypatch.setattr("data.pictures.device_regions._BLOCK", 2)
     regions = DeviceRegions(store, "device", None)
     rows = np.array([3, -1, 0, 3])
     taken = regions.of_rows(torch.from_numpy(rows))
@@ -46,7 +46,7 @@ def test_rows_are_taken_and_none_is_zero(store: RegionStore, monkeypatch: pytest
 def test_a_gpu_has_them_where_half_of_what_is_free_for_the_process_holds_them(store: RegionStore, monkeypatch) -> None:
     trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cuda")))
     copied = []
-    monkeypatch.setattr("data.device_regions._copied", lambda regions, device: copied.append(device))
+    monkeypatch.setattr("data.pictures.device_regions._copied", lambda regions, device: copied.append(device))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 30)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 10)
     size = 2 * store.regions.nbytes

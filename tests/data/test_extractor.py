@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from data.corpora.scenes import draw_things
-from data.corpora.scenes_grammar import COLOURS, SIZES, Thing
-from data.corpora.scenes_render import render
+from data.corpora.scenes.corpus import draw_things
+from data.corpora.scenes.grammar import COLOURS, SIZES, Thing
+from data.corpora.scenes.render import render
 from data.errors import DataError
-from data.extractor import Extractor, ExtractorSettings
-from data.objects import DIM, _components, _overlap, _steps
-from data.regions import RegionStore
+from data.pictures.extractor import Extractor, ExtractorSettings
+from data.pictures.objects import DIM, _components, _overlap, _steps
+from data.pictures.regions import RegionStore
 
 SETTINGS = ExtractorSettings()
 EXTRACTOR = Extractor(SETTINGS)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from data.function_words import FUNCTION_WORDS, frequent_content_words, is_content_word
-from data.text import CHARACTERS, WORDS, without_each_word
+from data.text.function_words import FUNCTION_WORDS, frequent_content_words, is_content_word
+from data.text.tokenisation import CHARACTERS, WORDS, without_each_word
 
 
 def test_function_words_and_signs_are_no_content_words() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from data.corpora.multi30k import Multi30kSettings, read
 from data.errors import DataError
+from data.findings.report import data_report
 from data.lines import read_lines
-from data.regions import RegionStore
-from data.report import data_report
+from data.pictures.regions import RegionStore
 from tests.data.official import write_data
 from tests.data.spoiling import Copy
 

@@ -7,10 +7,10 @@ from threading import Thread
 import pytest
 from PIL import Image
 
+from data.captions.tables import read_table
 from data.errors import DataError
-from data.images import open_picture, require_picture
-from data.tables import read_table
-from data.text_inputs import PretrainedTokens
+from data.pictures.images import open_picture, require_picture
+from data.text.text_inputs import PretrainedTokens
 from tests.modules.text_models import save
 
 

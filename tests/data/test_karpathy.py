@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.corpora.karpathy import ORIGINALS, KarpathySettings, read, sources
+from data.corpora.coco.karpathy import ORIGINALS, KarpathySettings, read, sources
 from data.errors import DataError
-from data.regions import RegionStore
-from data.report import data_report
+from data.findings.report import data_report
+from data.pictures.regions import RegionStore
 from tests.data.layouts import SIZES, entries, sentence, write_json, write_karpathy
 from tests.data.memory import least_peak
 from tests.data.official import pack

@@ -2,8 +2,8 @@
 
 import pytest
 
-from data.language_codes import NLLB
-from data.languages import detect_languages, language_name, language_of
+from data.text.language_codes import NLLB
+from data.text.languages import detect_languages, language_name, language_of
 
 ENGLISH = ["a dog runs on the beach", "two children are playing in the garden", "a man in a red shirt stands there"]
 GERMAN = ["ein Hund rennt am Strand", "zwei Kinder spielen im Garten", "ein Mann im roten Hemd steht dort"]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data.captions import Caption, listed_captions, write_captions
+from data.captions.table import Caption, listed_captions, write_captions
 
 
 def test_listed_captions_are_those_that_were_written(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from data.captions import Caption, table_of
+from data.batches.slots import Slot, parse_group
+from data.captions.table import Caption, table_of
 from data.errors import DataError
-from data.slots import Slot, parse_group
 from tests.data.test_retrieval_data import DE, EN, FR, epoch, kind
 
 

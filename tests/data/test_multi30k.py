@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.captions import Pair
+from data.captions.table import Pair
 from data.corpora.multi30k import ORIGINALS, Multi30kSettings, read, sources
 from data.errors import DataError
-from data.regions import write_regions
+from data.pictures.regions import write_regions
 from tests.data.official import LANGUAGES, pack, write_text
 
 IMAGES = {"train": ["t1.jpg", "t2.jpg", "t3.jpg", "t4.jpg"], "val": ["v1.jpg", "v2.jpg"], "test": ["e1.jpg", "e2.jpg"]}

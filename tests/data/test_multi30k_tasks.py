@@ -8,7 +8,7 @@ import pytest
 
 from data.corpora.multi30k import Multi30kSettings, read
 from data.errors import DataError
-from data.report import data_report
+from data.findings.report import data_report
 from tests.data.official import pack, write_text
 
 IMAGES = {"train": ["t1.jpg", "t2.jpg", "t3.jpg"], "val": ["v1.jpg", "v2.jpg"], "test": ["e1.jpg", "e2.jpg"]}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import DataError
-from data.nbest import Candidate, nbest_lines, read_nbest
+from data.translators.nbest import Candidate, nbest_lines, read_nbest
 
 LISTS = """0 ||| ein Ball ||| lm= -2.5 tm= -1 -0.25 ||| -3.75 ||| 0-0 1-1
 0 ||| der Ball ||| lm= -3 tm= 1e-1 0 ||| -4

@@ -11,8 +11,8 @@ from PIL import Image
 from transformers import AutoImageProcessor
 
 from data.errors import DataError
-from data.network_pixels import NetworkPixels, write_network_pixels
-from data.pixels import PixelStore, open_images
+from data.pictures.network_pixels import NetworkPixels, write_network_pixels
+from data.pictures.pixels import PixelStore, open_images
 from tests.data.networks import make_network
 from tests.modules.dual_networks import PATCH, SIDE, save
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from data.corpora.multi30k_files import TASKS
+from data.corpora.originals import Archive, Original, Part, data_sets, fault_of, lay_out, pictures_here
 from data.errors import DataError
-from data.originals import Archive, Original, Part, data_sets, fault_of, lay_out, pictures_here
 
 KARPATHY = Part("captions", "page", "none", (Original("dataset.json", 2),), archive=Archive("captions.zip"))
 PICTURES = Part("pictures", "page", "none", folder="all/pictures", pictures=2, known_as=("Images",),

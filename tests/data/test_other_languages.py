@@ -2,12 +2,12 @@
 
 import pytest
 
-from data import findings
-from data.captions import Caption
+from data.captions.table import Caption
 from data.corpora import Corpus
 from data.errors import DataError
-from data.findings import find
-from data.languages import detect_languages, foreign_language, language_evidence, language_of
+from data.findings import checks as findings
+from data.findings.checks import find
+from data.text.languages import detect_languages, foreign_language, language_evidence, language_of
 
 ARABIC = ["كلب أحمر يركض على الشاطئ", "رجلان يلعبان كرة القدم في الحديقة", "امرأة ترتدي فستانا أحمر تمشي في الشارع"]
 ENGLISH = ["a red dog runs on the beach", "two men play football in the park", "a woman in a red dress walks home"]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from data.captions import Pair
+from data.captions.table import Pair
 from data.corpora import folder, parallel
+from data.corpora.coco.karpathy import KarpathySettings, read, sources
 from data.corpora.folder import FolderSettings
-from data.corpora.karpathy import KarpathySettings, read, sources
 from data.corpora.parallel import held_out, read_parallel
 from data.errors import DataError
 from tests.data.layouts import write_karpathy

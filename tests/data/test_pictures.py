@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from PIL import Image, UnidentifiedImageError
 
 from data.errors import DataError
-from data.extractor import Extractor, ExtractorSettings
-from data.images import format_of, formats_restricted, open_picture, require_picture, size_of
-from data.objects import DIM
+from data.pictures.extractor import Extractor, ExtractorSettings
+from data.pictures.images import format_of, formats_restricted, open_picture, require_picture, size_of
+from data.pictures.objects import DIM
 from pipeline.visualization.pictures import read_thumbnail
 
 EXTRACTOR = Extractor(ExtractorSettings(regions=3, size=64))
@@ -202,8 +202,8 @@ def test_a_picture_that_kills_its_reader_is_named_and_the_rest_is_read(tmp_path:
     script.write_text(
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from data.extractor import Extractor, ExtractorSettings\n"
-        "from data.objects import find_objects\n"
+        "from data.pictures.extractor import Extractor, ExtractorSettings\n"
+        "from data.pictures.objects import find_objects\n"
         "def faulty(picture):\n"
         "    if picture.name == '17.png':\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -226,7 +226,7 @@ def test_processes_that_read_end_with_the_one_that_was_killed(tmp_path: Path) ->
     script.write_text(
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from data.extractor import Extractor, ExtractorSettings\n"
+        "from data.pictures.extractor import Extractor, ExtractorSettings\n"
         "if __name__ == '__main__':\n"
         "    paths = [Path(sys.argv[1]) / f'{n % 4}.png' for n in range(400)]\n"
         "    found = Extractor(ExtractorSettings(3, 64)).extract_readable(paths, 2)\n"
@@ -289,7 +289,7 @@ def test_one_place_opens_pictures() -> None:
     opening = {
         path.relative_to(root).as_posix() for path in files if re.search(r"Image\.open\(", path.read_text("utf-8"))
     }
-    assert opening == {"data/images.py"}
+    assert opening == {"data/pictures/images.py"}
 
 
 def damaged_tags(suffix: str, path: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_large_picture_is_reduced_before_anything_else(
     image = Image.fromarray(np.asarray(image, dtype=np.uint16) * 257) if mode == "I;16" else image
     image.save(tmp_path / "large.tiff")
     whole = np.asarray(open_picture(tmp_path / "large.tiff", 48), dtype=float)
-    monkeypatch.setattr("data.images._LARGEST", 96 * 64 // 4)
+    monkeypatch.setattr("data.pictures.images._LARGEST", 96 * 64 // 4)
     assert open_picture(tmp_path / "large.tiff").size == (48, 32)
     reduced = np.asarray(open_picture(tmp_path / "large.tiff", 48), dtype=float)
     assert np.abs(reduced - whole).mean() < 12
@@ -339,8 +339,8 @@ def test_a_large_picture_is_reduced_before_anything_else(
 def test_a_small_file_of_many_pixels_takes_little(mode: str, tmp_path: Path) -> None:
     Image.new(mode, (9400, 9400)).save(tmp_path / "0.tiff", compression="tiff_adobe_deflate")
     script = (
-        "import resource, sys; from pathlib import Path; from data.extractor import Extractor, ExtractorSettings\n"
-        "Extractor(ExtractorSettings(3, 64)).extract(Path(sys.argv[1]))\n"
+        "import resource, sys; from pathlib import Path; from data.pictures import extractor\n"
+        "extractor.Extractor(extractor.ExtractorSettings(3, 64)).extract(Path(sys.argv[1]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from data.errors import DataError
-from data.languages import language_of
-from data.pictures import pictures_in
+from data.pictures.folder import pictures_in
+from data.text.languages import language_of
 
 
 def make(path: Path, text: str = "x") -> Path:

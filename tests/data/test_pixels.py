@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from data.errors import DataError
-from data.pixels import PixelExtractor, PixelStore, open_images, write_pixels
-from data.regions import RegionStore, write_regions
+from data.pictures.pixels import PixelExtractor, PixelStore, open_images, write_pixels
+from data.pictures.regions import RegionStore, write_regions
 
 SIZE = 8
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from data.corpora.precomputed import PrecomputedSettings, read, sources
 from data.errors import DataError
-from data.regions import RegionStore, write_regions
-from data.report import data_report
+from data.findings.report import data_report
+from data.pictures.regions import RegionStore, write_regions
 from tests.data.layouts import sentence, write_precomputed
 from tests.data.memory import least_peak
 from tests.data.official import pack

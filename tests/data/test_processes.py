@@ -66,7 +66,8 @@ def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatc
 
 UNGUARDED = """
 from pathlib import Path
-from data import extractor, processes
+from data import processes
+from data.pictures import extractor
 extractor._CHUNK = 1
 {before}
 pictures = {{path.stem: path for path in Path("pictures").iterdir()}}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from data.errors import DataError
-from data.published_vectors import read_vectors
-from data.text_inputs import WordVocabulary
+from data.text.text_inputs import WordVocabulary
+from data.vectors.published_vectors import read_vectors
 
 ROWS = "the 1 2 3\nHund 0.5 -0.5 1e-2\nhund 4 5 6\nKatze 7 8 9\n, 0 1 0\n"
 WORDS = {"hund": 5, "katze": 3, "zebra": 4, ",": 9}

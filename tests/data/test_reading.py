@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from data.answer_tokens import AnswerTokens
-from data.languages import foreign_language
-from data.reading import reading_of
-from data.text import MAX_TOKENS, JointBPE, tokenize
-from data.text_inputs import PretrainedTokens, WordVocabulary
-from data.translator_tokens import TranslatorTokens
+from data.text.languages import foreign_language
+from data.text.reading import reading_of
+from data.text.text_inputs import PretrainedTokens, WordVocabulary
+from data.text.tokenisation import MAX_TOKENS, JointBPE, tokenize
+from data.translators.answer_tokens import AnswerTokens
+from data.translators.translator_tokens import TranslatorTokens
 from tests.modules.text_models import save
 from tests.modules.translation_models import save_nllb
 

@@ -10,7 +10,7 @@ import pytest
 from torch.utils.data import DataLoader, Dataset
 
 from data.errors import DataError
-from data.regions import RegionStore, standardise, write_regions
+from data.pictures.regions import RegionStore, standardise, write_regions
 
 IDS = ["b.jpg", "a.jpg", "c.jpg"]
 R, D = 4, 6
@@ -155,7 +155,7 @@ def test_only_a_newline_ends_an_id(ids: bytes, read: list[str], folder: Path) ->
 @pytest.mark.parametrize("name", ["regions.npy", "boxes.npy"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_found(name: str, value: float, folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr("data.regions._BLOCK", 2)  # the bad row is in the second block
+    monkeypatch.setattr("data.pictures.regions._BLOCK", 2)  # the bad row is in the second block
     array = np.load(folder / name)
     array[2, 1, 3] = value
     np.save(folder / name, array)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.captions import Caption, Pair
+from data.captions.table import Caption, Pair
 from data.corpora import Corpus
-from data.regions import RegionStore, write_regions
-from data.report import DataReport
-from data.report import data_report as report_of
-from data.sentences import RULE, normalise_sentence, sentence_hash
+from data.findings.report import DataReport
+from data.findings.report import data_report as report_of
+from data.pictures.regions import RegionStore, write_regions
+from data.text.sentences import RULE, normalise_sentence, sentence_hash
 
 IMAGES = {"a": "train", "b": "train", "c": "val", "d": "test"}
 

@@ -9,15 +9,15 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DistributedSampler
 
-from data.caption_batches import CaptionBatches
-from data.captions import Caption, read_captions, write_captions
+from data.batches.captions import CaptionBatches
+from data.batches.mixing import Everything, MixedBatches
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import Slot, parse_group
+from data.batches.translation import InOrder, TokenBatches
+from data.captions.table import Caption, read_captions, write_captions
 from data.errors import DataError
-from data.mixing import Everything, MixedBatches
-from data.regions import RegionStore, write_regions
-from data.retrieval import RetrievalData
-from data.slots import Slot, parse_group
-from data.tokens import Tokens
-from data.translation import InOrder, TokenBatches
+from data.pictures.regions import RegionStore, write_regions
+from data.text.tokens import Tokens
 
 IMAGES = [f"i{number:02}" for number in range(10)]
 EN, DE, FR = Slot("en", "human"), Slot("de", "mmt:en-de"), Slot("fr", "human")

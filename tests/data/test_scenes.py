@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from data.corpora import Corpus
-from data.corpora.scenes import Plan, ScenesSettings, draw_things, plan, read
-from data.corpora.scenes_glyphs import GLYPHS
-from data.corpora.scenes_grammar import AMBIGUOUS, LANGUAGES, PLACES, SENSES, WORDS, Thing
-from data.corpora.scenes_render import PIXELS, render
+from data.corpora.scenes.corpus import Plan, ScenesSettings, draw_things, plan, read
+from data.corpora.scenes.glyphs import GLYPHS
+from data.corpora.scenes.grammar import AMBIGUOUS, LANGUAGES, PLACES, SENSES, WORDS, Thing
+from data.corpora.scenes.render import PIXELS, render
 from data.errors import DataError
 from tests.pipeline.phrases import fitting
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from data.corpora.scenes_grammar import (
+from data.corpora.scenes.grammar import (
     AMBIGUOUS,
     COLOURS,
     LANGUAGES,

@@ -5,10 +5,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from data.corpora.scenes import ScenesSettings, plan
-from data.corpora.scenes_grammar import PLACES, Thing, sentence
-from data.corpora.scenes_objects import TRAINING, cells, named, objects_of, same_noun
-from data.corpora.scenes_render import render
+from data.corpora.scenes.corpus import ScenesSettings, plan
+from data.corpora.scenes.grammar import PLACES, Thing, sentence
+from data.corpora.scenes.objects import TRAINING, cells, named, objects_of, same_noun
+from data.corpora.scenes.render import render
 
 SETTINGS = ScenesSettings(train=20, retrieval=8, validation=4, test=6, twins=2, text_pairs=0, varied=False)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import data.segmentation
+import data.text.segmentation
 from data.errors import DataError
-from data.segmentation import require_segmenter, segment
-from data.text import CHARACTERS, WORDS, words_of
-from data.text_inputs import WordVocabulary, load_text_input
+from data.text.segmentation import require_segmenter, segment
+from data.text.text_inputs import WordVocabulary, load_text_input
+from data.text.tokenisation import CHARACTERS, WORDS, words_of
 
 CHINESE = "一个男人在公园里骑自行车。"
 JAPANESE = "男の人が公園で自転車に乗っている。"
@@ -63,8 +63,8 @@ def test_a_vocabulary_of_words_is_saved_and_reads_queries_alike(tmp_path: Path) 
 
 @pytest.mark.parametrize(("language", "package"), [("zh", "rjieba"), ("ja", "fugashi")])
 def test_a_segmenter_that_is_not_installed_is_named(language: str, package: str, monkeypatch) -> None:
-    monkeypatch.setattr(data.segmentation, "find_spec", lambda name: None)
-    data.segmentation._segmenter.cache_clear()
+    monkeypatch.setattr(data.text.segmentation, "find_spec", lambda name: None)
+    data.text.segmentation._segmenter.cache_clear()
     message = (
         rf"^vse.segment is words, but {package}, which finds the words of '{language}', is not installed: run `make "
         r"setup EXTRA=asian` or `pip install rjieba fugashi unidic-lite`, or set vse.segment=characters$"

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-import data.sentence_vectors
-from data.captions import Caption, read_captions, write_captions
+import data.vectors.sentence_vectors
+from data.captions.table import Caption, read_captions, write_captions
 from data.errors import DataError
-from data.sentence_vectors import Arrays, KnownSentences, compute_vectors
-from data.text_inputs import PretrainedTokens
+from data.text.text_inputs import PretrainedTokens
+from data.vectors.sentence_vectors import Arrays, KnownSentences, compute_vectors
 from tests.modules.text_models import save
 
 TEXTS = ["a red dog", "hund", "a dog", "ein roter hund", "hund", "house", "a red dog", "dog"]
@@ -40,8 +40,8 @@ class Reader:
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data.sentence_vectors, "_BATCH", 2)
-    monkeypatch.setattr(data.sentence_vectors, "_PART", 3)
+    monkeypatch.setattr(data.vectors.sentence_vectors, "_BATCH", 2)
+    monkeypatch.setattr(data.vectors.sentence_vectors, "_PART", 3)
 
 
 def written(tokens: PretrainedTokens, folder: Path, reader: Reader) -> list[bytes]:

@@ -10,8 +10,8 @@ import pytest
 
 from data.corpora.multi30k import Multi30kSettings, read
 from data.errors import DataError
-from data.regions import RegionStore
-from data.report import data_report
+from data.findings.report import data_report
+from data.pictures.regions import RegionStore
 from tests.data import faults_files, faults_text
 from tests.data.official import write_data
 from tests.data.spoiling import PARTS, Copy

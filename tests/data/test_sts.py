@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import DataError
-from data.sts import gold_file, read_sts
+from data.evaluation.sts import gold_file, read_sts
 
 PAIRS = "A cat sits.\tA cat is sitting.\nA dog runs.\tRain falls.\nTwo men\ttwo women\n"
 

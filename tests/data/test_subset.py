@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.captions import Caption, Pair
+from data.captions.table import Caption, Pair
 from data.corpora import Corpus
+from data.corpora.subset import training_subset
 from data.errors import DataError
-from data.subset import training_subset
 
 IMAGES, CAPTIONS = 20, 5
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data.captions.tables import captions_in, columns_of, is_missing, read_table
 from data.corpora.folder import FolderSettings, read
 from data.errors import BadLinesError, DataError
 from data.lines import byte_lines, read_lines
-from data.tables import captions_in, columns_of, is_missing, read_table
 from tests.data.layouts import write_folder
 
 

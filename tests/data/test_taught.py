@@ -9,12 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from torch import Tensor
 
-from data.captions import Caption, Pair, read_pairs, table_of
-from data.captions import write_pairs as write_parallel
-from data.errors import DataError
-from data.pixels import VectorStore
-from data.sentence_vectors import compute_vectors, open_vectors
-from data.taught import (
+from data.batches.taught import (
     TaughtPair,
     TaughtStore,
     pairs_of_captions,
@@ -22,6 +17,11 @@ from data.taught import (
     taught_captions,
     write_pairs,
 )
+from data.captions.table import Caption, Pair, read_pairs, table_of
+from data.captions.table import write_pairs as write_parallel
+from data.errors import DataError
+from data.pictures.pixels import VectorStore
+from data.vectors.sentence_vectors import compute_vectors, open_vectors
 
 PAIRS = [
     TaughtPair("a red dog", "de", "ein roter hund"), TaughtPair("a house", "de", "ein haus"),

@@ -7,7 +7,8 @@ import unicodedata
 import pytest
 
 from data.errors import DataError
-from data.text import (
+from data.text.text_inputs import WordVocabulary
+from data.text.tokenisation import (
     BEGIN,
     END,
     MAX_TOKENS,
@@ -21,7 +22,6 @@ from data.text import (
     tokenize,
     words_of,
 )
-from data.text_inputs import WordVocabulary
 
 GERMAN = [
     "Zwei junge Männer hören draußen Musik.", "Eine Frau trägt eine grüne Mütze und läuft über die Straße.",

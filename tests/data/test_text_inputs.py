@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from data.captions import Caption, choose, read_captions, sentences_of, table_of, write_captions
-from data.sentences import sentence_hash
-from data.text import CHARACTERS, MAX_TOKENS, WORDS, tokenize, tokenize_all, words_of
-from data.text_inputs import PretrainedTokens, WordVocabulary, words_of_all
-from data.tokens import Tokens
+from data.captions.table import Caption, choose, read_captions, sentences_of, table_of, write_captions
+from data.text.sentences import sentence_hash
+from data.text.text_inputs import PretrainedTokens, WordVocabulary, words_of_all
+from data.text.tokenisation import CHARACTERS, MAX_TOKENS, WORDS, tokenize, tokenize_all, words_of
+from data.text.tokens import Tokens
 from tests.modules.text_models import save
 
 ODD = [
@@ -96,7 +96,7 @@ def test_the_table_keeps_tokens_and_hashes_and_old_files_are_read(tmp_path: Path
 def test_very_many_sentences_are_shared_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"Sentence {number}, a man's." for number in range(100)] * 2
     alone = tokenize_all(texts, ["en"] * 200)
-    monkeypatch.setattr("data.text._CHUNK", 20)
+    monkeypatch.setattr("data.text.tokenisation._CHUNK", 20)
     monkeypatch.setattr("data.processes.cores", lambda: 2)
     assert tokenize_all(texts, ["en"] * 200) == alone == [tokenize(text, "en") for text in texts]
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.regions import RegionStore, write_regions
-from data.text import BEGIN, END, PADDING
-from data.translation import (
+from data.batches.translation import (
     InOrder,
     SentenceBatches,
     Sentences,
@@ -18,6 +16,8 @@ from data.translation import (
     in_order_loader,
     loader,
 )
+from data.pictures.regions import RegionStore, write_regions
+from data.text.tokenisation import BEGIN, END, PADDING
 
 LENGTHS = np.random.default_rng(0).integers(1, 20, 157)
 TOKENS = 60

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from data.errors import DataError
-from data.language_codes import code_of
-from data.text import MAX_TOKENS
-from data.translator_tokens import TranslatorTokens
+from data.text.language_codes import code_of
+from data.text.tokenisation import MAX_TOKENS
+from data.translators.translator_tokens import TranslatorTokens
 from tests.modules.text_models import save
 from tests.modules.translation_models import NEEDS_PACKAGE, SAVE, SENTENCES, save_marian
 

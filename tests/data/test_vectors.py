@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from data.errors import DataError
-from data.published_vectors import read_vectors
-from data.vectors import train_vectors
+from data.vectors.published_vectors import read_vectors
+from data.vectors.word_vectors import train_vectors
 
 ANIMALS, COLOURS = ["hund", "katze", "pferd", "vogel"], ["rot", "blau", "grün", "gelb"]
 
@@ -55,7 +55,7 @@ def test_what_fasttext_says_is_passed_on(tmp_path) -> None:
 
 
 def test_without_fasttext_one_line_says_what_to_install(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("data.vectors.find_spec", lambda name: None)
+    monkeypatch.setattr("data.vectors.word_vectors.find_spec", lambda name: None)
     with pytest.raises(DataError, match="not installed: run `make setup EXTRA=fasttext` or `pip install fasttext`"):
         train_vectors(["a b"], ["en"], ["a"], 10, tmp_path / "vectors.npy")
     assert not list(tmp_path.iterdir())
@@ -87,9 +87,11 @@ def test_a_published_model_gives_vectors_of_unseen_words_too(model: Path) -> Non
 
 
 def test_a_word_without_a_vector_in_a_model_is_not_found(monkeypatch, model: Path) -> None:
-    monkeypatch.setattr("data.vectors._by_fasttext", lambda *_: np.array([[0.0] * 10, [1.0] * 10], np.float32))
+    monkeypatch.setattr(
+        "data.vectors.word_vectors._by_fasttext", lambda *_: np.array([[0.0] * 10, [1.0] * 10], np.float32)
+    )
     assert read_vectors(model, {"a": 4, "b": 9}, 10).numbers.tolist() == [9]
-    monkeypatch.setattr("data.vectors._by_fasttext", lambda *_: np.full((2, 10), np.nan, np.float32))
+    monkeypatch.setattr("data.vectors.word_vectors._by_fasttext", lambda *_: np.full((2, 10), np.nan, np.float32))
     with pytest.raises(DataError, match=r"wiki.de.bin: a vector is not finite"):
         read_vectors(model, {"a": 4, "b": 9}, 10)
 
@@ -118,7 +120,7 @@ def test_models_that_fasttext_would_read_wrongly_or_for_ever_are_one_line(model:
 def test_a_model_of_another_width_or_without_fasttext(model: Path, monkeypatch) -> None:
     with pytest.raises(DataError, match=r"wiki.de.bin: vectors of 10 numbers, but vse.word_dim is 300"):
         read_vectors(model, {"a": 2}, 300)
-    monkeypatch.setattr("data.vectors.find_spec", lambda name: None)
+    monkeypatch.setattr("data.vectors.word_vectors.find_spec", lambda name: None)
     with pytest.raises(
         DataError, match=r"wiki.de.bin: read by fastText, which is not installed: run `make setup EXTRA=fast"
     ):

@@ -10,8 +10,8 @@ from PIL import Image
 from transformers import AutoConfig, AutoModelForObjectDetection, DetrImageProcessorPil
 
 from data.errors import DataError
-from data.extractor import Extractor, ExtractorSettings
-from data.vision import VisionNetwork, copy_network
+from data.pictures.extractor import Extractor, ExtractorSettings
+from data.pictures.vision import VisionNetwork, copy_network
 from tests.data.networks import BACKBONES, DETECTORS, make_network
 
 SIZES = [(80, 50), (33, 90), (1, 1), (3, 1), (1, 400), (640, 480)]

@@ -9,8 +9,8 @@ import pytest
 from data.corpora import Corpus
 from data.corpora.xtd10 import Xtd10Settings, read, sources
 from data.errors import DataError
-from data.regions import write_regions
-from data.report import data_report
+from data.findings.report import data_report
+from data.pictures.regions import write_regions
 from tests.data.layouts import XTD10, XTD10_TEXTS, write_xtd10
 from tests.data.official import pack
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.captions import read_captions, read_pairs
-from data.pixels import open_images
-from data.regions import RegionStore, read_standard
+from data.captions.table import read_captions, read_pairs
+from data.pictures.pixels import open_images
+from data.pictures.regions import RegionStore, read_standard
 from pipeline.cli import main
 from pipeline.corpus.prepare import about_corpus, pictures_of
 from pipeline.engine.artifacts import read_manifest

@@ -146,7 +146,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """The innermost line of our packages, `data/images.py:61`, in a stack."""
+    """The innermost line of our packages, `data/pictures/images.py:61`, in a stack."""
     while frame is not None:
         if frame.f_code.co_filename.startswith(PRODUCT):
             return f"{Path(frame.f_code.co_filename).relative_to(ROOT)}:{frame.f_lineno}"

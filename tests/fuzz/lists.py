@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data.nbest import read_nbest
+from data.translators.nbest import read_nbest
 from pipeline.translation.nbest import ListFiles, lists_of
 from tests.fuzz.case import Case, Chance, Reader
 from tests.fuzz.mutations import ENCODINGS, content_of, put_special, spoiled_bytes, text, ways_out

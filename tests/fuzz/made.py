@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
-from data.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
-from data.text import JointBPE, tokenize
-from data.text_inputs import WordVocabulary
+from data.pictures.extractor import EXTRACTOR_VERSION, Extractor, ExtractorSettings
+from data.text.text_inputs import WordVocabulary
+from data.text.tokenisation import JointBPE, tokenize
 from modules.retrieval_models import build_model
 from modules.translators.registry import build_translator
 from pipeline.engine.files import digest_of

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data.extractor import Extractor, ExtractorSettings
-from data.images import open_picture, require_picture
-from data.objects import Found
-from data.pictures import pictures_in
-from data.pixels import middle_square
+from data.pictures.extractor import Extractor, ExtractorSettings
+from data.pictures.folder import pictures_in
+from data.pictures.images import open_picture, require_picture
+from data.pictures.objects import Found
+from data.pictures.pixels import middle_square
 from pipeline.visualization.pictures import embedded, read_thumbnail
 from tests.data.layouts import sentence
 from tests.fuzz.case import Case, Reader

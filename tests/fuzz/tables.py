@@ -13,7 +13,7 @@ from PIL import Image
 
 from data.corpora import Corpus
 from data.corpora.folder import FolderSettings, read, sources
-from data.report import data_report
+from data.findings.report import data_report
 from tests.data.layouts import sentence
 from tests.fuzz.case import Case, Reader
 from tests.fuzz.mutations import TEXTS, content_of, put_special, spoiled_bytes, text, ways_out

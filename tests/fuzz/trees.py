@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data.corpora.karpathy import KarpathySettings, read, sources
+from data.corpora.coco.karpathy import KarpathySettings, read, sources
 from tests.data.layouts import sentence
 from tests.fuzz.case import Case, Reader
 from tests.fuzz.mutations import as_json, content_of, put_special, spoiled_bytes, spoiled_tree, text, ways_out

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.slots import parse_group
-from data.text_inputs import PretrainedTokens
+from data.batches.slots import parse_group
+from data.text.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.layers.encoders import HeadsPool
 from modules.pretrained.pretrained_text import PretrainedWords

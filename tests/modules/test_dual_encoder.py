@@ -13,13 +13,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call
 from transformers import AlignConfig
 
-from data.captions import table_of
-from data.pixels import PixelStore, VectorStore
-from data.retrieval import RetrievalData
-from data.sentence_vectors import compute_vectors
-from data.slots import parse_group
-from data.taught import TaughtPair, TaughtStore, taught_captions, write_pairs
-from data.text_inputs import PretrainedTokens
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import parse_group
+from data.batches.taught import TaughtPair, TaughtStore, taught_captions, write_pairs
+from data.captions.table import table_of
+from data.pictures.pixels import PixelStore, VectorStore
+from data.text.text_inputs import PretrainedTokens
+from data.vectors.sentence_vectors import compute_vectors
 from modules.errors import ModelError
 from modules.losses.teaching import teaching_loss
 from modules.pretrained.dual_network import DualNetwork, dual_network_arguments

@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import modules.pretrained.adapters
-from data.network_pixels import NetworkPixels
-from data.padding import pad
-from data.text_inputs import PretrainedTokens
+from data.pictures.network_pixels import NetworkPixels
+from data.text.padding import pad
+from data.text.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.pretrained.dual_network import DualNetwork, Tower, dual_network_arguments
 from modules.pretrained.quiet import quiet

@@ -7,7 +7,7 @@ import torch
 
 import modules.losses.cross_entropy
 import modules.search.scores
-from data.slots import parse_group
+from data.batches.slots import parse_group
 from modules.layers.gru import both_ways
 from modules.layers.image_generator import (
     PictureDiscriminator,

@@ -13,11 +13,11 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
-from data.padding import wants_few_shapes
-from data.regions import RegionStore, write_regions
-from data.slots import parse_group
-from data.text import BEGIN, END
-from data.translation import Sentences, TranslationData
+from data.batches.slots import parse_group
+from data.batches.translation import Sentences, TranslationData
+from data.pictures.regions import RegionStore, write_regions
+from data.text.padding import wants_few_shapes
+from data.text.tokenisation import BEGIN, END
 from modules.errors import ModelError
 from modules.pretrained.pretrained_text import SentenceVectors
 from modules.retrieval_models.diverse_attention import DiverseAttention

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.slots import parse_group
+from data.batches.slots import parse_group
 from modules.errors import ModelError
 from modules.retrieval_models.gxn import Gxn
 from modules.training.gxn import GxnTraining

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import AutoImageProcessor, AutoModel
 
-from data.pixels import PixelStore
+from data.pictures.pixels import PixelStore
 from modules.errors import ModelError
 from modules.pretrained.image_encoder import ImageEncoder, image_encoder_arguments
 from modules.retrieval_models import build_model

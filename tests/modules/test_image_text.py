@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from data.answer_tokens import AnswerTokens
-from data.padding import pad
+from data.text.padding import pad
+from data.translators.answer_tokens import AnswerTokens
 from modules.errors import ModelError
 from modules.translators.beam import BeamSettings
 from modules.translators.image_text import ImageTextTranslator

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.slots import parse_group
+from data.batches.slots import parse_group
 from modules.errors import ModelError
 from modules.losses.registry import LOSSES
 from modules.losses.triplet import random_hinges_loss

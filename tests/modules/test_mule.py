@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from data.slots import parse_group
+from data.batches.slots import parse_group
 from modules.errors import ModelError
 from modules.layers.batch_norm import GlobalBatchNorm
 from modules.losses.registry import negative_mask

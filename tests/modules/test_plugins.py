@@ -15,7 +15,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from data.slots import parse_group
+from data.batches.slots import parse_group
 from modules.errors import ModelError
 from modules.layers.encoders import CaptionEncoder
 from modules.losses.pairs import Pairs

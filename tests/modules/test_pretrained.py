@@ -11,8 +11,8 @@ from torch import nn
 from transformers import AutoModel, BertConfig, BertModel, T5Config, T5Model, ViTConfig, ViTModel, XLMRobertaModel
 
 from data.errors import DataError
-from data.text import MAX_TOKENS
-from data.text_inputs import PretrainedTokens
+from data.text.text_inputs import PretrainedTokens
+from data.text.tokenisation import MAX_TOKENS
 from modules.errors import ModelError
 from modules.pretrained.pretrained_text import PretrainedWords
 from modules.retrieval_models import build_model, model_class

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from data.padding import pad
-from data.translator_tokens import TranslatorTokens
+from data.text.padding import pad
+from data.translators.translator_tokens import TranslatorTokens
 from modules.errors import ModelError
 from modules.translators.beam import BeamSettings
 from modules.translators.pretrained import PretrainedTranslator

@@ -8,11 +8,11 @@ import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 
 import modules.losses.registry
-from data.captions import Caption, read_captions, write_captions
-from data.regions import RegionStore, write_regions
-from data.retrieval import RetrievalData
-from data.slots import parse_group
-from data.text_inputs import WordVocabulary
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import parse_group
+from data.captions.table import Caption, read_captions, write_captions
+from data.pictures.regions import RegionStore, write_regions
+from data.text.text_inputs import WordVocabulary
 from modules.losses.triplet import hard_negative_loss
 from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
 from modules.training.retrieval import Retrieval

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from data.text_inputs import PretrainedTokens
+from data.text.text_inputs import PretrainedTokens
 from modules.errors import ModelError
 from modules.pretrained.pretrained_text import PretrainedWords, SentenceVectors, read_words
 from modules.retrieval_models import build_model

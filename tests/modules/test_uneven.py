@@ -11,10 +11,10 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from data.retrieval import RetrievalData
-from data.slots import parse_group
-from data.text import BEGIN, END
-from data.translation import Sentences, TranslationData
+from data.batches.retrieval import RetrievalData
+from data.batches.slots import parse_group
+from data.batches.translation import Sentences, TranslationData
+from data.text.tokenisation import BEGIN, END
 from modules.distributed import touch
 from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation

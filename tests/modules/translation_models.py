@@ -18,8 +18,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )  # fmt: skip
 
-from data.language_codes import NLLB
-from data.translator_tokens import TranslatorTokens
+from data.text.language_codes import NLLB
+from data.translators.translator_tokens import TranslatorTokens
 
 SENTENCES = [
     "A man in a blue shirt stands on a ladder.", "Two dogs play in the snow.", "a red bat and a small ball",

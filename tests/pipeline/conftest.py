@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pipeline.reporting.records as store
-from data import extractor
+from data.pictures import extractor
 from pipeline.engine.workspace import Workspace
 from pipeline.export.exported_model import ExportedModel
 from tests.pipeline.drawn import draw

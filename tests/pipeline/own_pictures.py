@@ -9,8 +9,8 @@ from PIL import Image
 from torch import nn
 from transformers import ViTConfig, ViTImageProcessor, ViTModel
 
-from data.captions import Caption
-from data.corpora.scenes import ScenesSettings, read
+from data.captions.table import Caption
+from data.corpora.scenes.corpus import ScenesSettings, read
 from pipeline.cli import main
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.settings import Recipe

@@ -7,8 +7,8 @@ from functools import cache
 from itertools import cycle, islice, permutations, product
 from typing import NamedTuple
 
-from data.corpora.scenes import Scene
-from data.corpora.scenes_grammar import JOINED, SENSES, Telling, Thing, sentence
+from data.corpora.scenes.corpus import Scene
+from data.corpora.scenes.grammar import JOINED, SENSES, Telling, Thing, sentence
 
 KINDS = {
     "noun": Telling(article=False, size=False, colour=False, place=False),

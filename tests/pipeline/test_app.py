@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.reading import Words
+from data.text.reading import Words
 from pipeline.app import page_results
 from pipeline.app.page_text import BROWN, COLOURS, GREEN, coloured, plain
 from pipeline.export.exported_model import ExportedModel

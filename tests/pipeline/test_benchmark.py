@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, Image
 
-from data.seen import TRAIN
+from data.evaluation.seen import TRAIN
 from modules.retrieval_models.base import MODELS
 from pipeline.analyses.sets import set_of_recipe
 from pipeline.cli import main

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from data.captions import Caption, Pair, write_captions, write_pairs
+from data.captions.table import Caption, Pair, write_captions, write_pairs
 from data.errors import DataError
-from data.pictures import name_of
+from data.pictures.folder import name_of
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph

@@ -2,8 +2,8 @@
 
 import pytest
 
-from data.captions import read_captions
-from data.pixels import open_images
+from data.captions.table import read_captions
+from data.pictures.pixels import open_images
 from modules.translators.beam import BeamSettings
 from pipeline.engine.job import topological_order
 from pipeline.errors import RecipeError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from data.text import JointBPE
+from data.text.tokenisation import JointBPE
 from pipeline.engine.artifacts import read_manifest, write_manifest
 from pipeline.errors import RecipeError
 from pipeline.export.export import chosen_row, up_to_date

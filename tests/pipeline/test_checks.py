@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import data.segmentation
-from data.caption_checks import read_in_validation
-from data.captions import Caption, table_of
+import data.text.segmentation
+from data.batches.slots import parse_group
+from data.captions.checks import read_in_validation
+from data.captions.table import Caption, table_of
 from data.errors import DataError
-from data.slots import parse_group
 from modules.errors import ModelError
 from modules.pretrained import adapters
 from modules.retrieval_models import build_model
@@ -177,7 +177,7 @@ def test_sentences_without_pictures_are_no_captions_that_a_loss_between_captions
 
 
 def test_a_missing_segmenter_is_told_before_anything_is_prepared(monkeypatch) -> None:
-    monkeypatch.setattr(data.segmentation, "find_spec", lambda name: None)
+    monkeypatch.setattr(data.text.segmentation, "find_spec", lambda name: None)
     with pytest.raises(DataError, match=r"vse\.segment is words, but fugashi, .* 'ja', is not installed: run"):
         require_segmenters(load_recipe("coco-3").vse)
     require_segmenters(load_recipe("coco-3", ["--vse.segment=characters"]).vse)

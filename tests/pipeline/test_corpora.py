@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.captions import Caption, Pair, read_captions
+from data.captions.table import Caption, Pair, read_captions
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
-from data.regions import RegionStore, write_regions
+from data.pictures.regions import RegionStore, write_regions
 from modules.metrics.retrieval import fold_scores, retrieval_scores
 from pipeline.cli import main
 from pipeline.corpus.prepare import _regions

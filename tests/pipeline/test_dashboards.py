@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 from torch.utils.data import DataLoader
 
-from data.regions import RegionStore, write_regions
+from data.pictures.regions import RegionStore, write_regions
 from modules.retrieval_models import RetrievalModel
 from pipeline.visualization import dashboards
 from pipeline.visualization import pictures as drawing

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from data import originals
-from data.originals import Archive, Original, Part
+from data.corpora import originals
+from data.corpora.originals import Archive, Original, Part
 from pipeline.cli import main
 from pipeline.corpus import originals as command
 

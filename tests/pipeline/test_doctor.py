@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.captions import Pair
+from data.captions.table import Pair
 from data.corpora import multi30k
 from pipeline.cli import main
 from tests.data.official import write_data

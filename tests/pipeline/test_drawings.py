@@ -10,11 +10,11 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from data.captions import Caption, write_captions
-from data.described_images import DescribedImages
-from data.pixels import open_images
-from data.regions import RegionStore, write_regions
-from data.text_inputs import WordVocabulary
+from data.captions.described_images import DescribedImages
+from data.captions.table import Caption, write_captions
+from data.pictures.pixels import open_images
+from data.pictures.regions import RegionStore, write_regions
+from data.text.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel, build_model, model_class
 from modules.search.joint_space import encoded_contents, farthest, t_sne
 from pipeline.reporting.drawings import _grounding, _joint_space, generation_sheet

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from streamlit.testing.v1 import AppTest
 from transformers import AutoModel, AutoTokenizer
 
-from data.captions import read_captions
-from data.pixels import VectorStore
+from data.captions.table import read_captions
+from data.pictures.pixels import VectorStore
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel

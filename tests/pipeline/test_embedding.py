@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from data.vector_files import Part, ids_of
+from data.vectors.vector_files import Part, ids_of
 from modules.retrieval_models.base import MODELS
 from pipeline.embedding.embed import embed
 from pipeline.embedding.items import CaptionLines, Pictures

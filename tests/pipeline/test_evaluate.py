@@ -11,9 +11,9 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from data.errors import DataError
-from data.regions import RegionStore, write_regions
-from data.seen import TRAIN, VAL, name_hash
-from data.sentences import sentence_hash
+from data.evaluation.seen import TRAIN, VAL, name_hash
+from data.pictures.regions import RegionStore, write_regions
+from data.text.sentences import sentence_hash
 from modules.metrics.intervals import bootstrap_interval
 from modules.metrics.retrieval import retrieval_ranks, retrieval_scores
 from modules.retrieval_models.base import MODELS

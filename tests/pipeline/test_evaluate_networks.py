@@ -10,8 +10,8 @@ import torch
 import transformers as hf
 from torch.nn import functional as F
 
-from data.images import open_picture
-from data.regions import write_regions
+from data.pictures.images import open_picture
+from data.pictures.regions import write_regions
 from modules.metrics.intervals import paired_difference
 from modules.metrics.retrieval import RetrievalRanks, retrieval_ranks, retrieval_scores
 from pipeline.cli import main

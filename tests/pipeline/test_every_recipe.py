@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from pytorch_lightning.callbacks import Callback
 
 import pipeline.retrieval.training
-from data.captions import Caption, read_captions, write_captions
-from data.regions import write_regions
-from data.retrieval import RetrievalData
-from data.sentence_vectors import compute_vectors
-from data.taught import TEXT, TaughtPair, write_pairs
+from data.batches.retrieval import RetrievalData
+from data.batches.taught import TEXT, TaughtPair, write_pairs
+from data.captions.table import Caption, read_captions, write_captions
+from data.pictures.regions import write_regions
+from data.vectors.sentence_vectors import compute_vectors
 from modules.training.retrieval import Retrieval
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.job import Job

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from data.regions import RegionStore
+from data.pictures.regions import RegionStore
 from modules.translators.beam import BeamSettings
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of

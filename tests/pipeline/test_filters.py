@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from data.captions import Caption, listed_captions, read_captions, write_captions
-from data.languages import language_evidence
+from data.captions.table import Caption, listed_captions, read_captions, write_captions
+from data.text.languages import language_evidence
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe

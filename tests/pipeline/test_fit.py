@@ -9,8 +9,8 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from data.reading import Words, reading_of
-from data.text_inputs import WordVocabulary
+from data.text.reading import Words, reading_of
+from data.text.text_inputs import WordVocabulary
 from modules.search.fit import Fit, nearest_others, sampled
 from modules.search.index import VectorIndex
 from modules.search.shards import ShardedIndex

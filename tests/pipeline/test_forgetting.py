@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.regions import write_regions
+from data.pictures.regions import write_regions
 from modules.metrics.intervals import paired_difference
 from modules.metrics.retrieval import RetrievalRanks, retrieval_scores
 from pipeline.analyses.forgetting import AFTER, BEFORE

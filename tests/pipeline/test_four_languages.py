@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.languages import language_of
+from data.text.languages import language_of
 from pipeline.cli import main
 from tests.data.official import OWN, write_data
 from tests.pipeline.tiny import ROOT, at

@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from data.reading import Words, reading_of
-from data.regions import RegionStore
+from data.pictures.regions import RegionStore
+from data.text.reading import Words, reading_of
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel

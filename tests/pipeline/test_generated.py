@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.captions import Caption, read_captions, write_captions
-from data.regions import RegionStore, write_regions
+from data.captions.table import Caption, read_captions, write_captions
+from data.pictures.regions import RegionStore, write_regions
 from pipeline.analyses.generated import FREQUENT, NEAREST, caption_baselines, generated_scores
 
 TRAINING = {"a": ["A dog runs.", "The dog runs fast!"], "b": ["A cat sleeps", "a dog runs"], "c": ["Two men sit there"]}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from data.captions import read_captions
-from data.text import plain_words
+from data.captions.table import read_captions
+from data.text.tokenisation import plain_words
 from pipeline.analyses.description import read_values
 from pipeline.analyses.generated import (
     BASELINES,

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from data.pixels import PixelStore
+from data.pictures.pixels import PixelStore
 from pipeline.cli import main
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError

@@ -12,9 +12,9 @@ from PIL import Image
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from data.captions import read_captions
+from data.captions.table import read_captions
 from data.errors import DataError
-from data.pixels import PixelStore
+from data.pictures.pixels import PixelStore
 from pipeline.cli import main
 from pipeline.corpus.pixels import pictures_job
 from pipeline.corpus.prepare import corpus_job

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.captions import Caption, write_captions
-from data.regions import write_regions
+from data.captions.table import Caption, write_captions
+from data.pictures.regions import write_regions
 from pipeline.corpus.prepare import captioned_images
 from pipeline.errors import RecipeError
 from pipeline.retrieval.ranks import read_runs

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from data.images import open_picture
-from data.padding import pad
+from data.pictures.images import open_picture
+from data.text.padding import pad
 from modules.translators.beam import BeamSettings
 from pipeline.corpus.prepare import pictures_of
 from pipeline.engine.job import Job
@@ -183,7 +183,7 @@ def test_a_corpus_without_pictures_is_one_line(made: Tiny, network: Path, tmp_pa
 
 
 def test_captions_that_are_all_empty_are_one_line(made: Tiny, network: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("data.answer_tokens.AnswerTokens.decode", lambda self, tokens, language: " ")
+    monkeypatch.setattr("data.translators.answer_tokens.AnswerTokens.decode", lambda self, tokens, language: " ")
     job = Graph(made.recipe(*arguments(network)), made.workspace).synthesis["caption:de"]
     with pytest.raises(RecipeError, match=r"caption:de: every caption is empty; change its prompt \(augment\.capt"):
         job.run(tmp_path, {"corpus": made.job("corpus")})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.extractor import Extractor
+from data.pictures.extractor import Extractor
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from data.regions import RegionStore
+from data.pictures.regions import RegionStore
 from pipeline.cli import main
 from pipeline.gallery.gallery import Gallery
 from pipeline.recipes.loading import load_recipe

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data.captions import read_captions
+from data.captions.table import read_captions
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
 from tests.pipeline.own_pictures import COUNT, draw_pictures, made, refused, run, write_tsv

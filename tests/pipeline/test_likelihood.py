@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.captions import read_captions
-from data.regions import RegionStore
+from data.captions.table import read_captions
+from data.pictures.regions import RegionStore
 from modules.metrics.retrieval import retrieval_ranks
 from modules.search.ranking import exact_ranks
 from modules.training.ranked import EncodedModule

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from data.corpora.scenes_grammar import Thing
-from data.corpora.scenes_objects import Recogniser, objects_of, right
-from data.pixels import middle_square
+from data.corpora.scenes.grammar import Thing
+from data.corpora.scenes.objects import Recogniser, objects_of, right
+from data.pictures.pixels import middle_square
 from pipeline.analyses import object_recognition
 from pipeline.analyses.description import read_values
 from pipeline.analyses.object_recognition import DRAWN, OTHER, PICTURES, REAL, name_of

@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 import torch
 
-from data.padding import pad
-from data.text_inputs import PretrainedTokens
+from data.text.padding import pad
+from data.text.text_inputs import PretrainedTokens
 from modules import onnx_files
 from modules.pretrained.image_encoder import image_encoder_arguments
 from modules.retrieval_models import build_model

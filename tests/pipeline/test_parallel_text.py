@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.captions import Pair, write_pairs
-from data.regions import write_regions
+from data.captions.table import Pair, write_pairs
+from data.pictures.regions import write_regions
 from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.translation.parallel_text import BACK, parallel_text_of
 

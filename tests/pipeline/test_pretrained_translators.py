@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from data.captions import read_pairs
+from data.captions.table import read_pairs
 from data.errors import DataError
 from modules.errors import ModelError
 from modules.translators.beam import BeamSettings

@@ -10,7 +10,7 @@ import pytest
 
 import pipeline.reporting.records as store
 import pipeline.retrieval.query_translation as query_translation
-from data.text_inputs import WordVocabulary
+from data.text.text_inputs import WordVocabulary
 from modules.retrieval_models import build_model
 from pipeline.corpus.prepare import about_corpus, corpus_job
 from pipeline.engine.artifacts import write_manifest

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.captions import Caption, table_of
+from data.captions.table import Caption, table_of
 from pipeline.cli import main
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError

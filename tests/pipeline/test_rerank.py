@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.errors import DataError
-from data.nbest import read_nbest
+from data.translators.nbest import read_nbest
 from modules.metrics.translation import translation_scores
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph

@@ -10,8 +10,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.errors import DataError
-from data.regions import RegionStore
-from data.text_inputs import PretrainedTokens
+from data.pictures.regions import RegionStore
+from data.text.text_inputs import PretrainedTokens
 from modules.retrieval_models import build_model
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of

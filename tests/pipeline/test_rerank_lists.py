@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.nbest import Candidate, read_nbest
+from data.translators.nbest import Candidate, read_nbest
 from modules.translators.nbest import compare
 from pipeline.cli import main
 from pipeline.translation.nbest import as_lists

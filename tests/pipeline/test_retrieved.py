@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from data.captions import read_captions, references_of
-from data.regions import RegionStore
-from data.text import plain_words
+from data.captions.table import read_captions, references_of
+from data.pictures.regions import RegionStore
+from data.text.tokenisation import plain_words
 from modules.metrics.cider import CiderD, document_frequencies
 from modules.training.ranked import EncodedModule
 from pipeline.analyses.description import read_values

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.corpora.scenes import ScenesSettings, plan
+from data.corpora.scenes.corpus import ScenesSettings, plan
 from modules.metrics.intervals import paired_difference
 from modules.metrics.retrieval import RetrievalRanks
 from pipeline.cli import main
@@ -98,7 +98,7 @@ def german_test_captions(corpus: Path) -> tuple[list[str], set[str]]:
     """German test captions in the order of their ranks, and the German words that pictures of twins settle."""
     import json
 
-    from data.captions import read_captions
+    from data.captions.table import read_captions
 
     rows = [row for row in read_captions(corpus / "captions.parquet").to_list() if row["split"] == "test"]
     about = json.loads((corpus / "about.json").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from data.captions import read_captions
+from data.captions.table import read_captions
 from pipeline.corpus.prepare import corpus_job
 from pipeline.engine.job import Job
 from pipeline.graph import Graph

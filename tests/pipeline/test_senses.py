@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from data.captions import read_captions
-from data.regions import RegionStore
+from data.captions.table import read_captions
+from data.pictures.regions import RegionStore
 from pipeline.analyses.description import read_values
 from pipeline.corpus.prepare import about_corpus
 from pipeline.graph import Graph

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from data.captions import read_captions
-from data.taught import taught_texts
-from data.text_inputs import PretrainedTokens
+from data.batches.taught import taught_texts
+from data.captions.table import read_captions
+from data.text.text_inputs import PretrainedTokens
 from modules.pretrained.pretrained_text import SentenceVectors
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.corpora.karpathy import _image
+from data.corpora.coco.karpathy import _image
 from data.errors import DataError
 from pipeline.app.page_text import plain
 from pipeline.engine.console import printable

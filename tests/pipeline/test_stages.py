@@ -14,12 +14,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from data.captions import Caption, refuse_held_out, table_of
-from data.corpora.scenes_grammar import LANGUAGES
+from data.batches.translation import TranslationData
+from data.captions.table import Caption, refuse_held_out, table_of
+from data.corpora.scenes.grammar import LANGUAGES
 from data.errors import DataError
-from data.regions import RegionStore
-from data.text import tokenize
-from data.translation import TranslationData
+from data.pictures.regions import RegionStore
+from data.text.tokenisation import tokenize
 from pipeline.graph import Graph
 from pipeline.retrieval.ranks import read_ranks
 from pipeline.translation.augment import _numbered, diversity

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.stats import pearsonr
 
-from data.sts import gold_file, read_sts
+from data.evaluation.sts import gold_file, read_sts
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from data.captions import read_captions, read_pairs
+from data.captions.table import read_captions, read_pairs
 from modules.training.translation import Translation
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError

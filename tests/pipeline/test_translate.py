@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data.nbest import read_nbest
+from data.translators.nbest import read_nbest
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translating import Translated, translate_all
 from tests.pipeline.tiny import Tiny

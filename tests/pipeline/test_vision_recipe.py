@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.regions import RegionStore
+from data.pictures.regions import RegionStore
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from data.captions import Caption, read_captions, write_captions
+from data.captions.table import Caption, read_captions, write_captions
 from modules.search.encoded_test import EncodedTest
 from pipeline.cli import main
 from pipeline.engine.job import Job

@@ -1,0 +1,1 @@
+"""DataModules: batches of images with captions, and of sentence pairs."""

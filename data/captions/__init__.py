@@ -1,0 +1,1 @@
+"""The caption table: what people and translators wrote about the images."""

@@ -1,0 +1,1 @@
+"""COCO and its translations, in Karpathy's form."""

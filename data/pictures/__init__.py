@@ -1,0 +1,1 @@
+"""Pictures and what is seen in them: files, pixels, regions."""

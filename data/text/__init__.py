@@ -1,0 +1,1 @@
+"""Sentences: characters, languages, words, tokens, vocabularies."""
