@@ -63,7 +63,7 @@ class DualNetwork(nn.Module):
             raise ModelError(f"vse.pretrained: a network {kind!r} has no {lacking[0]}; expected a dual encoder like "
                              "SigLIP 2 or CLIP")  # fmt: skip
         for name, _ in list(network.named_children()):
-            if towers != "both" and name.startswith("vis") != (towers == "image"):
+            if not is_of(name, towers):
                 setattr(network, name, None)
         self.network, self.pixels, self.words, self.towers = network, pixels, text, towers
         self.has_bias = hasattr(network, "logit_bias")
@@ -150,7 +150,7 @@ class DualNetwork(nn.Module):
         return F.normalize(widen(vectors), dim=-1)
 
     def encode_pictures(self, pictures: Tensor) -> Tensor:
-        """Return unit vectors (B, H) of pictures (B, N), as `data.network_pixels` reads them."""
+        """Return unit vectors (B, H) of pictures (B, N), as `data.pictures.network_pixels` reads them."""
         if torch.is_grad_enabled() and any(parameter.requires_grad for _, parameter in self._weights("image")):
             return self._pictures(pictures)
         with torch.no_grad():
@@ -189,6 +189,11 @@ class DualNetwork(nn.Module):
     def _weights(self, tower: str) -> Iterator[tuple[str, nn.Parameter]]:
         for name, part in self._parts(tower):
             yield from ((f"{name}.{inner}", parameter) for inner, parameter in part.named_parameters())
+
+
+def is_of(part: str, towers: Towers) -> bool:
+    """Whether a part of a network, by its name, belongs to these towers."""
+    return towers == "both" or part.startswith("vis") == (towers == "image")
 
 
 def dual_network_arguments(name: str) -> dict[str, Any]:

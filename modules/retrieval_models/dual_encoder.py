@@ -1,6 +1,6 @@
 """Dual encoders of `transformers` as retrieval models, and students that learn their space, or another model's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from modules.errors import ModelError
 from modules.layers.encoders import AttentionPool, CaptionEncoder, masked_mean
 from modules.layers.recurrent import widen
-from modules.pretrained.dual_network import DualNetwork, Tower
+from modules.pretrained.dual_network import DualNetwork, Tower, is_of
 from modules.retrieval_models.base import MODELS, Encoding, RetrievalModel, one_vector, register
 
 
@@ -186,6 +186,23 @@ def pretrained_encoder(
     model = DualEncoder(**arguments)
     model._network().load(name)
     return model, arguments
+
+
+def image_tower_alone(
+    arguments: Mapping[str, Any], weights: Mapping[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Arguments and weights of a dual encoder without its text tower, which is the larger one in multilingual networks.
+
+    Args:
+        arguments: by which it is made.
+        weights: by name.
+    """
+    kept = {}
+    for name, tensor in weights.items():
+        part, _, inner = name.removeprefix("network.network.").partition(".")
+        if not inner or is_of(part, "image"):  # a name without parts is a scale or a bias
+            kept[name] = tensor
+    return {**arguments, "network": arguments["network"] | {"towers": "image"}}, kept
 
 
 @register("student")

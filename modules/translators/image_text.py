@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from modules.errors import ModelError, one_line
 from modules.pretrained.quiet import quiet
 from modules.translators.beam import BeamSettings, Hypothesis
-from modules.translators.pretrained import configuration, load_network
+from modules.translators.pretrained import PLAIN_SEARCH, configuration, load_network
 from modules.translators.sampling import SampleSettings
 
 _NETWORK = "vision-language model"
@@ -52,11 +52,12 @@ class ImageTextTranslator(nn.Module):
         self.commit = self._require(name, revision)
         self.processor = self._load_processor(name, self.commit or revision)
         self.model = load_network(AutoModelForImageTextToText, name, self.commit or revision, self._where, _NETWORK)
-        self._settings, pad = copy.deepcopy(self.model.generation_config), self.processor.tokenizer.pad_token_id
-        self._settings.update(
-            do_sample=False, temperature=None, top_p=None, top_k=None, max_length=None, max_new_tokens=longest,
-            pad_token_id=pad, return_dict_in_generate=True, output_scores=True,
+        settings, pad = copy.deepcopy(self.model.generation_config), self.processor.tokenizer.pad_token_id
+        settings.update(
+            **PLAIN_SEARCH | {"max_new_tokens": longest}, do_sample=False, temperature=None, top_p=None, top_k=None,
+            min_length=0, pad_token_id=pad, return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
+        self._settings = self.model.generation_config = settings  # `generate` fills in the model's own for None
         end = self._settings.eos_token_id
         self._ends = {*(end if isinstance(end, list) else [end])}
 

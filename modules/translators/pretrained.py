@@ -17,6 +17,12 @@ from modules.translators.sampling import SampleSettings, random_numbers, sampled
 
 KINDS = ("marian", "m2m_100")
 """`model_type` of what is read here; NLLB is an `m2m_100`."""
+PLAIN_SEARCH: dict[str, None] = dict.fromkeys((
+    "stop_strings", "penalty_alpha", "dola_layers", "constraints", "force_words_ids", "num_beam_groups",
+    "diversity_penalty", "prompt_lookup_num_tokens", "watermarking_config", "max_time", "max_length", "max_new_tokens",
+    "min_new_tokens",
+))  # fmt: skip
+"""A model's own generation settings that would make `generate` search in another way, or end at other lengths."""
 _TRANSLATOR = "translator"
 _SCORES, _SCORES_ON_GPU = 2**24, 2**26  # word scores computed at a time
 
@@ -47,9 +53,8 @@ class PretrainedTranslator(nn.Module):
         self.model, self.first = self._load(name, self.commit or revision), first
         settings = copy.deepcopy(self.model.generation_config)
         settings.update(
-            do_sample=False, max_new_tokens=None, min_length=0, min_new_tokens=None, early_stopping=False,
-            num_beam_groups=None, return_dict_in_generate=False,
-        )  # fmt: skip
+            **PLAIN_SEARCH, do_sample=False, min_length=0, early_stopping=False, return_dict_in_generate=False
+        )
         settings.forced_bos_token_id = first
         self._settings = self.model.generation_config = settings  # `generate` fills in the model's own for None
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from data.errors import one_line
 from modules.pretrained.quiet import quiet
 from modules.retrieval_models.base import RetrievalModel
+from modules.retrieval_models.dual_encoder import image_tower_alone
 from modules.transformers_files import write_dual_encoder
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.files import rename_atomically
@@ -97,10 +98,11 @@ def of_images(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 def _join(target: Path, arguments: dict[str, Any], images: Path) -> None:
     """Make the model of image vectors a part of the one that reads them."""
     side = read_json(images / "network.json", NETWORK)
-    own = side["arguments"]
+    own, of_side = side["arguments"], load_file(images / "weights.safetensors")
     pretrained: str | None = own.pop("pretrained", None)
     if "network" in own and pretrained is not None:
         _copy_reader(pretrained, target / VISION)
+        own, of_side = image_tower_alone(own, of_side)
     elif pretrained is not None:
         raise RecipeError(
             f"export: the teacher {side['model']} reads words by the text model {pretrained!r}, which is not copied "
@@ -111,7 +113,7 @@ def _join(target: Path, arguments: dict[str, Any], images: Path) -> None:
         "region_dim": own["region_dim"],
     }  # fmt: skip
     weights = load_file(target / "weights.safetensors")
-    weights |= {f"{_SIDE}.{name}": tensor for name, tensor in load_file(images / "weights.safetensors").items()}
+    weights |= {f"{_SIDE}.{name}": tensor for name, tensor in of_side.items()}
     save_file(weights, target / "weights.safetensors")
 
 

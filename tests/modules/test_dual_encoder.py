@@ -24,7 +24,7 @@ from modules.errors import ModelError
 from modules.losses.teaching import teaching_loss
 from modules.pretrained.dual_network import DualNetwork, dual_network_arguments
 from modules.retrieval_models import build_model
-from modules.retrieval_models.dual_encoder import DualEncoder, Student
+from modules.retrieval_models.dual_encoder import DualEncoder, Student, image_tower_alone
 from modules.training.retrieval import Retrieval
 from tests.modules.dual_networks import DIM, KINDS, SIDE, save
 from tests.modules.small import Corpus, Diary, make_trainer
@@ -113,6 +113,24 @@ def test_vectors_of_images_are_given_or_made_by_an_image_side(networks: Networks
     assert joined.network.training
     assert not [name for name, part in joined.image_side.named_modules() if part.training]
     assert not [name for name, weight in joined.image_side.named_parameters() if weight.requires_grad]
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_the_image_tower_alone_has_the_same_vectors_of_images_and_no_weight_of_the_text_tower(
+    networks: Networks, kind: str
+) -> None:
+    arguments = {
+        "region_dim": PIXELS, "vocabulary_size": 9, "languages": ["en"], "image": "full",
+        "network": network_of(networks(kind), "both"),
+    }  # fmt: skip
+    whole = DualEncoder(**arguments).eval()
+    alone, weights = image_tower_alone(arguments, whole.state_dict())
+    model = DualEncoder(**alone).eval()
+    model.load_state_dict(weights)
+    assert torch.equal(model.encode_images(*images())[0], whole.encode_images(*images())[0])
+    assert len(weights) < len(whole.state_dict())
+    assert not [name for name in weights if "text" in name]
+    assert arguments["network"]["towers"] == "both"
 
 
 def test_vectors_of_two_sizes_are_one_line(networks: Networks) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForImageTextToText, AutoProcessor, GenerationConfig
 
 from data.text.padding import pad
 from data.translators.answer_tokens import AnswerTokens
@@ -86,6 +86,19 @@ def test_a_batch_has_the_answers_of_the_librarys_own_search(loaded, folder, pict
         expected = by_hand(folder, text, picture, beam_size)
         assert [[token - 1 for token in one.tokens] for one in best] == [ids for ids, _ in expected]
         assert [one.score for one in best] == pytest.approx([score for _, score in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("more", [{"stop_strings": ["a"]}, {"penalty_alpha": 0.6}, {"min_new_tokens": 6}])
+def test_the_search_is_not_that_of_the_models_own_generation_settings(loaded, folder, pictures, more, tmp_path) -> None:
+    tokens, translator = loaded
+    own = shutil.copytree(folder, tmp_path / "own")
+    settings = GenerationConfig.from_pretrained(own)
+    settings.update(**more)
+    settings.save_pretrained(own)
+    batch = batch_of(tokens, TEXTS, pictures)
+    wanted = translator.search(batch, BeamSettings(1))
+    found = ImageTextTranslator(str(own), PROMPT, LONGEST).eval().search(batch, BeamSettings(1))
+    assert [one.tokens for (one,) in found] == [one.tokens for (one,) in wanted]
 
 
 @pytest.mark.parametrize("together", [1, 2, 8])

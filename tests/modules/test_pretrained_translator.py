@@ -176,8 +176,12 @@ def test_weights_that_lack_a_tensor_are_one_line(tmp_path: Path) -> None:
         PretrainedTranslator(str(tmp_path))
 
 
-@pytest.mark.parametrize("more", [{"max_new_tokens": 2}, {"min_new_tokens": 30}, {"return_dict_in_generate": True}])
-def test_lengths_are_not_those_of_the_models_own_generation_settings(more, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [{"max_new_tokens": 2}, {"min_new_tokens": 30}, {"return_dict_in_generate": True}, {"stop_strings": ["a"]},
+     {"penalty_alpha": 0.6, "top_k": 4}, {"num_beam_groups": 2, "diversity_penalty": 0.5}],
+)  # fmt: skip
+def test_the_search_is_not_that_of_the_models_own_generation_settings(more, tmp_path: Path) -> None:
     folder = SAVE["nllb"](tmp_path)
     tokens = TranslatorTokens(str(folder), "en-de")
     batch, search = batch_of(tokens, TEXTS), SampleSettings(2, max_ratio=SHORT)
