@@ -24,7 +24,7 @@ from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CAPTION, CHANNEL, members_of, parse_path
 from pipeline.retrieval.fusion import in_folds
 from pipeline.retrieval.reranking import can_rerank, reranked_row
-from pipeline.retrieval.rows import Row, Trained
+from pipeline.retrieval.rows import Row, Trained, languages_of
 from pipeline.retrieval.training import Training
 from pipeline.retrieval.vse import as_trained, captions_job, evaluation_of
 from pipeline.retrieval.words import require_read
@@ -185,6 +185,24 @@ class Graph:
                 )
             rows.append(row)
         return rows
+
+    @cached_property
+    def single_rows(self) -> list[Row]:
+        """Rows of one model each, which can be exported."""
+        return [row for row in self.with_vse(replace(self.recipe.vse, folds=1)).rows if row.trained == (row.job,)]
+
+    @property
+    def best_row(self) -> Row | None:
+        """What is exported: the best on validation of those that know the most languages; None: none is done."""
+
+        def merit(row: Row) -> tuple[int, float]:
+            """How many languages it knows, and its validation."""
+            languages = languages_of(self.recipe, row)
+            validated = self.workspace.manifest(row.job)["metrics"].get("val", {})
+            scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
+            return len(languages), sum(scores) / max(1, len(scores))
+
+        return max((row for row in self.single_rows if self.workspace.done(row.job)), key=merit, default=None)
 
     @cached_property
     def reranker(self) -> Row | None:

@@ -294,15 +294,15 @@ def _odd_captions(corpus: Corpus) -> Iterator[Finding]:
 
 def _odd_pairs(corpus: Corpus) -> Iterator[Finding]:
     """Pairs that are too long or have odd characters; short ones are usual, and in any number."""
-    odd = defaultdict(list)
-    for pair in corpus.pairs:
+    odd = defaultdict[tuple[str, str], dict[int, str]](dict)  # a pair of which both sides are odd counts once
+    for number, pair in enumerate(corpus.pairs):
         for language, text in pair.texts.items():
             if _ODD_CHARACTERS.search(text):
-                odd[f"pairs {_ODD}", pair.origin].append(_at(corpus, pair, language))
+                odd[f"pairs {_ODD}", pair.origin].setdefault(number, _at(corpus, pair, language))
             if language not in UNSPACED and text.count(" ") >= LONGEST:
-                odd[f"pairs of more than {LONGEST} words", pair.origin].append(_at(corpus, pair, language))
+                odd[f"pairs of more than {LONGEST} words", pair.origin].setdefault(number, _at(corpus, pair, language))
     for (what, origin), examples in sorted(odd.items()):
-        yield _finding("warning", what, origin, examples)
+        yield _finding("warning", what, origin, [*examples.values()])
 
 
 def _texts(corpus: Corpus) -> Iterator[tuple[Caption | Pair, str, str]]:

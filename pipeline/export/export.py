@@ -38,7 +38,7 @@ from pipeline.export.exported_files import (
 )
 from pipeline.export.exported_model import ExportedModel
 from pipeline.export.hub import check_push, push
-from pipeline.export.model_card import languages_of, model_card, shown_name
+from pipeline.export.model_card import model_card, shown_name
 from pipeline.export.onnx_export import require_onnx, write_onnx
 from pipeline.export.parts import copy_model, of_images, require_empty, write_for_transformers
 from pipeline.export.picture_reading import BY_NETWORK, PIXELS, STANDARD, VISION
@@ -47,7 +47,7 @@ from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
 from pipeline.retrieval.reranking import trained_reranker
-from pipeline.retrieval.rows import Row
+from pipeline.retrieval.rows import Row, languages_of
 from pipeline.training.model_files import NETWORK
 from pipeline.translation.translator_files import RETRIEVAL, files_of
 from pipeline.vectors.image_vectors import VECTORS
@@ -118,7 +118,8 @@ def up_to_date(graph: Graph) -> ExportedModel:
 
 def _made_of(graph: Graph, chosen: Row) -> dict[str, str]:
     """The jobs whose files a model has, and when they were finished: run again, one may leave other weights."""
-    rows = [chosen, *([] if (second := trained_reranker(graph.reranker, graph.workspace)) is None else [second])]
+    second = trained_reranker(graph.reranker, graph.workspace, chosen)
+    rows = [chosen, *([] if second is None else [second])]
     jobs = [*exported_translators(graph, chosen), *(job for row in rows for job in (row.job, *row.trained))]
     return {f"{job.name} {job.key}": graph.workspace.manifest(job)["finished"] for job in jobs}
 
@@ -207,7 +208,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
         forms = {language: Casing.of_corpus(texts, language).forms for language in targets}
         (half / CASING).write_text(json.dumps(forms, ensure_ascii=False), encoding="utf-8")
     second = None
-    if (reranker := trained_reranker(graph.reranker, graph.workspace)) is not None:
+    if (reranker := trained_reranker(graph.reranker, workspace, chosen)) is not None:
         second = {
             "name": f"{recipe.vse.reranker['model']}, {reranker.name}", "languages": languages_of(recipe, reranker),
             "first_k": reranker.job.settings["first_k"], "test": workspace.manifest(reranker.job)["metrics"]["test"],
@@ -283,27 +284,17 @@ def chosen_row(graph: Graph) -> Row:
     Raises:
         RecipeError: none has been, or the settings are of several models.
     """
-    recipe, workspace = graph.recipe, graph.workspace
-    rows = [row for row in graph.with_vse(replace(recipe.vse, folds=1)).rows if row.trained == (row.job,)]
+    workspace, rows = graph.workspace, graph.single_rows
     if not rows:
         raise RecipeError("export: these settings fuse, rerank or translate; export one model (vse.model) of them")
-    done = [row for row in rows if workspace.done(row.job)]
-    if not done:
+    if (best := graph.best_row) is None:
         others = any((workspace.root / "jobs" / row.job.name).glob("*/manifest.json") for row in rows)
         trained = "; one with other settings or data is there: give those to this command too, or" if others else ";"
         raise RecipeError(
             f"export: {rows[0].job.name} has not been trained with these data and settings, nor another of vse.only "
             f"and vse.seeds{trained} run {stage_command('vse')}"
         )
-
-    def merit(row: Row) -> tuple[int, float]:
-        """How many languages it knows, and its validation."""
-        languages = languages_of(recipe, row)
-        validated = workspace.manifest(row.job)["metrics"].get("val", {})
-        scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
-        return len(languages), sum(scores) / max(1, len(scores))
-
-    return max(done, key=merit)
+    return best
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:

@@ -12,20 +12,12 @@ from pipeline.export.picture_reading import BY_NETWORK, PIXELS, VISION
 from pipeline.recipes.overlays import captioner_network
 from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
-from pipeline.retrieval.rows import Row
 from pipeline.visualization.pages import render
 
 _WAYS = {"t2i": "text-to-image", "i2t": "image-to-text"}
 _METRICS = [(f"recall_at_{k}", f"{title} R@{k}", f"{way}_r{k}") for way, title in _WAYS.items() for k in (1, 5, 10)]
 _METRICS.append(("mean_recall", "mean recall", "mean_recall"))
 _PLAIN = {"en": "a dog runs", "de": "ein Hund rennt", "fr": "un chien court", "cs": "pes běží"}
-
-
-def languages_of(recipe: Recipe, row: Row) -> list[str]:
-    """Those that the row was trained on."""
-    if not recipe.vse.of_row(row.name).epochs:  # nobody knows what a pretrained network has learned
-        return sorted(recipe.vse.test)
-    return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
 
 
 def shown_name(network: str | None) -> str | None:

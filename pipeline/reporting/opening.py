@@ -68,7 +68,7 @@ def as_reranked(graph: Graph, lines: Seeds, results: Sequence[Result]) -> list[s
         lines: the reranker's line, if there is one.
         results: figures of finished rows.
     """
-    if graph.reranker is not None and not is_better(graph.reranker, graph.workspace):
+    if graph.reranker is not None and not is_better(graph.reranker, graph.workspace, graph.best_row):
         return [f"Search does not rerank: {system} is not better on validation." for system, _ in lines]
     firsts = [
         f"{of_row['first'].value:.1f} ({language_name(language)})"

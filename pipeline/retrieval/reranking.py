@@ -62,24 +62,28 @@ def reranked_row(row: Row, first: Row, corpus: Job, of_first: VseSettings, setti
     return replace(row, job=job, trained=(row.job, first.job), system=system, analyses=analyses)
 
 
-def is_better(row: Row, workspace: Workspace) -> bool:
+def is_better(row: Row, workspace: Workspace, exported: Row | None) -> bool:
     """Is a reranker, a row that `reranked_row` gives, better on validation than the model whose results it orders?
 
-    Where it is not known, it is taken to be; so is one that writes captions or draws, for which it is exported too.
+    That is the exported one, of this row or of another. Where it is not known, the reranker is taken to be better; so
+    is one that writes captions or draws, for which it is exported too.
     """
-    model, options = (row.trained[0].settings[name] for name in ("model", "options"))
+    second = row.trained[0]
+    model, options = (second.settings[name] for name in ("model", "options"))
     kind = model_class(model)
-    if not all(map(workspace.done, row.trained)) or kind.writes_with(**options) or kind.draws_with(**options):
+    if kind.writes_with(**options) or kind.draws_with(**options):
         return True
-    second, first = (workspace.manifest(job)["metrics"].get("val", {}) for job in row.trained)
-    both = second.keys() & first.keys()
-    return not both or sum(second[one]["rsum"] - first[one]["rsum"] for one in both) > 0
+    if exported is None or not all(map(workspace.done, (second, exported.job))):
+        return True
+    own, other = (workspace.manifest(job)["metrics"].get("val", {}) for job in (second, exported.job))
+    both = own.keys() & other.keys()
+    return not both or sum(own[one]["rsum"] - other[one]["rsum"] for one in both) > 0
 
 
-def trained_reranker(row: Row | None, workspace: Workspace) -> Row | None:
-    """A recipe's reranker, if it has one that has been trained and tested, and is better on validation."""
+def trained_reranker(row: Row | None, workspace: Workspace, exported: Row | None) -> Row | None:
+    """A recipe's reranker, if it has been trained and tested, and is better on validation than the exported model."""
     done = row is not None and all(map(workspace.done, (row.job, row.trained[0])))
-    return row if row is not None and done and is_better(row, workspace) else None
+    return row if row is not None and done and is_better(row, workspace, exported) else None
 
 
 def rerank_job(name: str, first: Job, second: Job, corpus: Job, of_first: VseSettings, settings: VseSettings) -> Job:

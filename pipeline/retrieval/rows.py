@@ -46,6 +46,13 @@ class Row:
         return f"{self.name} (not trained on {language})" if language in self.unseen else self.name
 
 
+def languages_of(recipe: Recipe, row: Row) -> list[str]:
+    """Those that the row was trained on."""
+    if not recipe.vse.of_row(row.name).epochs:  # nobody knows what a pretrained network has learned
+        return sorted(recipe.vse.test)
+    return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
+
+
 @dataclass(frozen=True)
 class Trained:
     """A trained model, as an analysis of it needs it.

@@ -94,7 +94,7 @@ def incongruent_job(recipe: Recipe, translator: Job) -> Job:
 def _headline(figures: Mapping[str, Any]) -> str:
     if "own-other_bleu" not in figures:
         return ""
-    return f"another image changes BLEU by {-figures['own-other_bleu']:+.1f}"
+    return f"another image changes BLEU by {0.0 - figures['own-other_bleu']:+.1f}"
 
 
 def another(images: Sequence[str]) -> list[str]:

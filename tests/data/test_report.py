@@ -272,7 +272,7 @@ def test_japanese_counts_characters() -> None:
 
 
 def test_odd_pairs() -> None:
-    report = data_report([], [pair(None, "train", "a \x07 bell")], None)
+    report = data_report([], [pair(None, "train", "a \x07 bell", "eine \x07 Glocke")], None)
     assert found(report) == [("warning", "pairs with control characters, line breaks or U+FFFD", "task1", 1)]
 
 

@@ -264,7 +264,7 @@ def reranking(tmp_path_factory, used: Tiny) -> Tiny:
     reranker = "--vse.reranker={row: human, model: scan-t2i-avg, first_k: 6, epochs: 1, decay_epoch: 1}"
     assert own.main("vse", reranker, "--vse.only=[human]") == 0
     with pytest.MonkeyPatch.context() as patch:  # after one epoch it is not
-        patch.setattr("pipeline.retrieval.reranking.is_better", lambda row, workspace: True)
+        patch.setattr("pipeline.retrieval.reranking.is_better", lambda *_: True)
         assert own.main("index", reranker, "--vse.only=[human]") == 0
     return own
 

@@ -45,10 +45,12 @@ def made(second: dict[str, float], first: dict[str, float], done: bool = True, t
 )
 def test_it_is_taken_if_it_is_better_on_validation(second: dict, first: dict, better: bool) -> None:
     row, workspace = made(second, first)
-    assert is_better(row, workspace) is better
-    assert trained_reranker(row, workspace) is (row if better else None)
-    said = as_reranked(SimpleNamespace(reranker=row, workspace=workspace, recipe=SimpleNamespace(
-        vse=SimpleNamespace(test=["en"]))), {("scan on the first 100 of san", "human"): [row]}, [])  # fmt: skip
+    exported = SimpleNamespace(job=row.trained[1])
+    assert is_better(row, workspace, exported) is better
+    assert trained_reranker(row, workspace, exported) is (row if better else None)
+    said = as_reranked(SimpleNamespace(
+        reranker=row, workspace=workspace, best_row=exported, recipe=SimpleNamespace(vse=SimpleNamespace(test=["en"]))
+    ), {("scan on the first 100 of san", "human"): [row]}, [])  # fmt: skip
     assert said == ([] if better else [
         "Search does not rerank: scan on the first 100 of san is not better on validation."])  # fmt: skip
 
@@ -56,16 +58,28 @@ def test_it_is_taken_if_it_is_better_on_validation(second: dict, first: dict, be
 def test_one_that_writes_captions_or_draws_is_exported_for_that() -> None:
     for what in ("i2t", "t2i"):
         row, workspace = made({"en": 1.0}, {"en": 100.0}, trained=job("second", "gxn", generate=[what]))
-        assert trained_reranker(row, workspace) is row
+        assert trained_reranker(row, workspace, SimpleNamespace(job=row.trained[1])) is row
     row, workspace = made({"en": 1.0}, {"en": 100.0}, trained=job("second", "gxn", generate=[]))
-    assert trained_reranker(row, workspace) is None
+    assert trained_reranker(row, workspace, SimpleNamespace(job=row.trained[1])) is None
+
+
+def test_it_is_compared_with_the_exported_model_which_may_be_of_another_row() -> None:
+    row, workspace = made({"en": 110.0}, {"en": 100.0})
+    better = SimpleNamespace(job=job("better", "san"))
+    of_others = workspace.manifest
+    workspace.manifest = lambda one: (
+        {"metrics": {"val": {"en": {"rsum": 120.0}}}} if one is better.job else of_others(one)
+    )
+    assert trained_reranker(row, workspace, SimpleNamespace(job=row.trained[1])) is row
+    assert trained_reranker(row, workspace, better) is None
 
 
 def test_without_the_first_model_nothing_is_known() -> None:
     row, workspace = made({"en": 1.0}, {"en": 100.0}, done=False)
-    assert is_better(row, workspace)
-    assert trained_reranker(row, workspace) is None  # its test has not been run
-    assert trained_reranker(None, workspace) is None
+    assert is_better(row, workspace, SimpleNamespace(job=row.trained[1]))
+    assert is_better(row, workspace, None)
+    assert trained_reranker(row, workspace, None) is None  # its test has not been run
+    assert trained_reranker(None, workspace, None) is None
 
 
 def test_a_model_that_is_tested_in_folds_can_be_exported(tmp_path: Path) -> None:
