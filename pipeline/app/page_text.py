@@ -22,7 +22,8 @@ LONGEST = 1000  # characters of a query, and of a sentence to translate; the mod
 SIZE, _THINNEST = 320, 8  # pixels of the longer side of a picture, and least of the shorter one
 RED, BLUE, GREEN, BROWN = COLOURS = ("#c9252d", "#0a62c4", "#18742f", "#8a5a00")  # behind white words, of frames
 _SPACES = str.maketrans("\n\t", "  ")
-_LINKS = re.compile(r":(?=//)|@|\bwww(?=\.)", re.IGNORECASE)  # what makes a link of the text around it
+_SIGNS = re.compile(r":(?=//|material|streamlit)|@|\bwww(?=\.)|[<>~=-](?=[=>-])", re.IGNORECASE)
+"""What makes a link, an icon or an arrow (`->`) of the text around it, also behind a backslash."""
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def errors_shown() -> Iterator[None]:
 
 def plain(text: str) -> str:
     """A text that Streamlit's Markdown shows as it is, in one line, without control characters."""
-    unlinked = _LINKS.sub("\\g<0>\u2060", text.translate(_SPACES))  # a word joiner, which is not seen
+    unlinked = _SIGNS.sub("\\g<0>\u2060", text.translate(_SPACES))  # a word joiner, which is not seen
     line = (letter for letter in unlinked if not is_control(letter))
     return "".join(f"\\{letter}" if letter in r"\`*_{}[]()<>#+-.!|~$:&" else letter for letter in line)
 

@@ -288,7 +288,8 @@ def chosen_row(graph: Graph) -> Row:
     if not rows:
         raise RecipeError("export: these settings fuse, rerank or translate; export one model (vse.model) of them")
     if (best := graph.best_row) is None:
-        others = any((workspace.root / "jobs" / row.job.name).glob("*/manifest.json") for row in rows)
+        folders = (workspace.root / "jobs" / row.job.name for row in rows)
+        others = any(any(folder.glob("*/manifest.json")) for folder in folders)
         trained = "; one with other settings or data is there: give those to this command too, or" if others else ";"
         raise RecipeError(
             f"export: {rows[0].job.name} has not been trained with these data and settings, nor another of vse.only "

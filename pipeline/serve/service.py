@@ -79,12 +79,14 @@ def _add_words(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) -> No
     searches = Batches(answers.search, thread, _QUERIES)
     translations = Batches(answers.translate, thread, _TRANSLATIONS)
 
-    @app.get("/search", response_model=Found)
+    known = [Depends(_require_known)]
+
+    @app.get("/search", response_model=Found, dependencies=known)
     async def search(q: Sentence, top: Top = 10, language: Language = None) -> Response:
         """The pictures nearest to a sentence."""
         return JSONResponse(await searches.ask(Query(q, language, top)))
 
-    @app.get("/translate", response_model=Translation)
+    @app.get("/translate", response_model=Translation, dependencies=known)
     async def translate(sentence: Sentence, direction: Direction, system: System = "mt") -> Response:
         """A sentence in another language, if the model has translators (`/health` names them)."""
         if not sentence.strip():
@@ -104,7 +106,7 @@ def _add_pictures(app: FastAPI, answers: Answers, thread: ThreadPoolExecutor) ->
     of_sentences = Batches(answers.embed_sentences, thread, _QUERIES)
     of_pictures = Batches(answers.embed_pictures, thread, _PICTURES, most_waiting=_WAITING)
 
-    form = [Depends(_require_form)]
+    form = [Depends(_require_form), Depends(_require_known)]
 
     @app.post("/describe", response_model=list[Captions], responses=_TOO_LARGE, dependencies=form)
     async def describe(picture: UploadFile, top: Top = 5) -> Response:
@@ -136,6 +138,21 @@ async def _require_form(request: Request) -> None:
     if kind and kind.partition(";")[0].strip().lower() not in _FORMS:
         name = request.url.path.removeprefix("/")
         raise RecipeError(f"{name}: the body is {kind[:100]!r}; expected a form (`curl -F NAME=VALUE`, see /docs)")
+
+
+async def _require_known(request: Request) -> None:
+    """Refuse by a RecipeError a parameter that the endpoint does not take there, or that is given more than once:
+    it would be left out, and nobody told."""
+    takes, endpoint = request.scope["route"].dependant, request.url.path.removeprefix("/")
+    for fields, given, place in ((takes.query_params, request.query_params, "the address"),
+                                 (takes.body_params, await request.form(), "the form")):  # fmt: skip
+        known = [field.alias for field in fields]
+        for name in given:
+            if name not in known:
+                names = ", ".join(known) or "none"
+                raise RecipeError(f"{endpoint}: no parameter {name[:100]!r} in {place}, which takes {names}; see /docs")
+            if len(given.getlist(name)) > 1 and name != "sentences":
+                raise RecipeError(f"{endpoint}: {name} is given {len(given.getlist(name))} times; give one")
 
 
 def _checked(sentences: list[str]) -> list[str]:

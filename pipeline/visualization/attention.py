@@ -83,7 +83,8 @@ def attention_picture(sentence: AttendedSentence, words: int = 2 * _COLUMNS) -> 
         picture = _framed(sentence, share, _LARGE, 16)
         if picture is not None:
             sheet.paste(picture, place)
-        write_line(sheet, (place[0], place[1] + _LARGE), f"{word} {100 * share.max():.0f} %", size=_FONT)
+        label = f"{word} {100 * share.max():.0f} %"
+        write_line(sheet, (place[0], place[1] + _LARGE), label, size=_FONT, width=_LARGE)
     return sheet
 
 

@@ -117,7 +117,7 @@ def wrap(line: Line, width: int, size: int = _SIZE) -> list[tuple[str, str]]:
 
     def too_long(part: str) -> bool:
         """Is it longer than a line?"""
-        return sum(font.getlength(run) for run, font in _runs(part, size)) > width
+        return _length(part, size) > width
 
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -131,12 +131,22 @@ def wrap(line: Line, width: int, size: int = _SIZE) -> list[tuple[str, str]]:
     return [(text, colour) for text in lines]
 
 
-def write_line(sheet: Image.Image, at: tuple[float, float], text: str, colour: str = BLACK, size: int = _SIZE) -> None:
-    """A line of text from its upper left corner on."""
+def write_line(
+    sheet: Image.Image, at: tuple[float, float], text: str, colour: str = BLACK, size: int = _SIZE,
+    width: float | None = None,
+) -> None:  # fmt: skip
+    """A line of text from its upper left corner on; one longer than a `width` is written smaller."""
     draw, (left, top) = ImageDraw.Draw(sheet), at
+    if width is not None and (longer := _length(text, size) / width) > 1:
+        size = max(1, int(size / longer))
     for run, font in _runs(text, size):
         draw.text((left, top + size), run, colour, font, "ls")
         left += font.getlength(run)
+
+
+def _length(text: str, size: int) -> float:
+    """Pixels of a line of text."""
+    return sum(font.getlength(run) for run, font in _runs(text, size))
 
 
 def _runs(text: str, size: int = _SIZE) -> list[tuple[str, Any]]:
@@ -183,7 +193,7 @@ def installed_fonts() -> dict[str, str]:
     return {name: findfont(name) for name in _OTHER_FONTS if name in known}
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _fonts(size: int) -> list[Any]:
     """DejaVu Sans, which comes with matplotlib; installed ones; Pillow's own."""
     from matplotlib.font_manager import findfont

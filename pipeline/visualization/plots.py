@@ -57,7 +57,7 @@ def curves(title: str, of: str, lines: Mapping[str, Sequence[tuple[int, float]]]
         of: what the values are.
         lines: name → (step, value), in the order of steps.
     """
-    figure = Figure((WIDTH, 4.0), layout="constrained")
+    figure = Figure((WIDTH, max(4.0, 0.2 + 0.19 * len(lines))), layout="constrained")  # a line of the legend each
     axes = figure.subplots()
     for place, (name, points) in enumerate(lines.items()):
         colour, shape = _cycled(COLOURS, place), _cycled(_SHAPES, place)
@@ -87,7 +87,7 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
             axes.plot((low, high), (place, place), color=GREY, linewidth=1.5)
         axes.plot(value, place, "o", color="#0969da")
     axes.set_yticks(places, [as_label(name) for name, *_ in rows])
-    axes.set_title(as_label(title), loc="left", fontsize="medium")
+    figure.suptitle(as_label(title), x=0.01, horizontalalignment="left", fontsize="medium")  # axes may be narrower
     axes.grid(axis="x", alpha=0.3)
     return figure
 

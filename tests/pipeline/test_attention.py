@@ -48,3 +48,10 @@ def test_the_picture_of_a_sentence_grows_with_its_words_and_its_length(tmp_path:
     assert attention_picture(one, words=3).height < picture.height
     longer = one._replace(texts=("a very long sentence about a dog " * 4, ""))
     assert attention_picture(longer).height == picture.height + 34 * 2
+
+
+def test_a_long_word_and_its_share_stay_below_their_picture(tmp_path: Path) -> None:
+    sentence = seen(tmp_path, [[0.1, 0.7, 0.2]])._replace(tokens=["▁schraubenmutternschlüssel"])
+    below = np.asarray(attention_picture(sentence).convert("L"))[-40:]
+    assert (below[:, :212] < 128).any()
+    assert (below[:, 212:] > 200).all()  # the place of the next picture's word

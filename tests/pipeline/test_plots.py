@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
@@ -32,6 +34,18 @@ def test_intervals_stand_in_the_order_given_from_the_top() -> None:
     assert labels["none"] > labels["mmt-f"]
     drawn = [line.get_xdata() for line in axes.lines]
     assert [list(np.atleast_1d(one)) for one in drawn] == [[48.0, 52.0], [50.0], [51.0]]
+
+
+def test_nothing_of_a_plot_is_cut_off() -> None:
+    """By many lines with one name each in the legend, or names beside the axes that leave the title little room."""
+    many = curves("On validation", "rsum", {f"vse-san-none-{seed}": [(1, 2.0)] for seed in range(40)})
+    named = intervals("Mean recall in percent, en, test; lines are 95 % intervals", [("n" * 60, 1.0, 0.5, 2.0)])
+    for figure, parts in ((many, many.legends), (named, [one for one in named.findobj(Text) if one.get_text()])):
+        FigureCanvasAgg(figure).draw()
+        for part in parts:
+            seen = part.get_window_extent()
+            assert figure.bbox.x0 <= seen.x0 < seen.x1 <= figure.bbox.x1, part
+            assert figure.bbox.y0 <= seen.y0 < seen.y1 <= figure.bbox.y1, part
 
 
 def test_a_figure_is_the_same_text_each_time() -> None:

@@ -92,3 +92,14 @@ def test_a_model_that_is_tested_in_folds_can_be_exported(tmp_path: Path) -> None
     assert (chosen.job.key, chosen.trained) == (row.job.key, (row.job,))
     with pytest.raises(RecipeError, match="fuse, rerank or translate"):
         chosen_row(Graph(load_recipe("scenes", [*folds[:1], "--vse.fuse=[san,dan]"]), workspace))
+
+
+def test_a_training_with_other_settings_is_named_only_where_there_is_one(tmp_path: Path) -> None:
+    workspace, said = Workspace(tmp_path), "one with other settings or data is there"
+    with pytest.raises(RecipeError) as error:
+        chosen_row(Graph(load_recipe("scenes", ["--vse.only=[none]"]), workspace))
+    assert said not in str(error.value)
+    (row,) = Graph(load_recipe("scenes", ["--vse.only=[none]", "--vse.epochs=9"]), workspace).rows
+    finish(workspace, row.job, {"val": {"en": scores(40.0)}})
+    with pytest.raises(RecipeError, match=said):
+        chosen_row(Graph(load_recipe("scenes", ["--vse.only=[none]"]), workspace))

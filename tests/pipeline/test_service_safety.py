@@ -177,3 +177,24 @@ def test_no_more_requests_wait_than_there_is_room_for() -> None:
         return done
 
     assert asyncio.run(run()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("address", "form", "said"), [
+    ("/search?q=a&lang=de", None, "search: no parameter 'lang' in the address, which takes q, top, language"),
+    ("/search?q=a&top=2&top=3", None, "search: top is given 2 times; give one"),
+    ("/translate?sentence=a&direction=en-de&top=2", None, "translate: no parameter 'top' in the address"),
+    ("/embed?language=de", {"sentences": "a"}, "embed: no parameter 'language' in the address, which takes none"),
+    ("/embed", {"sentences": ["a", "b"], "language": ["en", "de"]}, "embed: language is given 2 times; give one"),
+    ("/describe", {"top": "2"}, "describe: no parameter 'top' in the form, which takes picture"),
+])  # fmt: skip
+def test_a_parameter_that_would_be_left_out_is_refused(app, address: str, form: dict | None, said: str) -> None:
+    with TestClient(app, "http://localhost") as client:
+        told = client.post(address, data=form) if form else client.get(address)
+        assert (told.status_code, told.json()["detail"].startswith(said)) == (422, True), told.text
+
+
+def test_a_second_picture_is_refused(app) -> None:
+    with TestClient(app, "http://localhost") as client:
+        for name in ("embed", "describe"):
+            told = client.post(f"/{name}", files=[("picture", b"one"), ("picture", b"two")])
+            assert told.json() == {"detail": f"{name}: picture is given 2 times; give one"}

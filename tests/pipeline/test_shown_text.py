@@ -1,5 +1,7 @@
 """Texts in the terminal and on the page: every letter and space of a language, nothing that steers what shows it."""
 
+import re
+
 import pytest
 
 from data.corpora.coco.karpathy import _image
@@ -29,6 +31,14 @@ def test_no_text_becomes_a_link_on_the_page(text: str) -> None:
     assert plain(text).replace("\\", "").replace("\u2060", "") == text
     assert "\u2060" in plain(text)
     assert plain("a dog, www") == "a dog, www"
+
+
+@pytest.mark.parametrize("text", ["a :material/home:", ":streamlit:", "a -- b", "a -> b <- c <-> d", "a >= b", "~="])
+def test_no_text_becomes_an_icon_or_an_arrow_on_the_page(text: str) -> None:
+    """Streamlit puts them in after the Markdown is read, so that no backslash keeps them out."""
+    shown = plain(text).replace("\\", "")
+    assert shown.replace("\u2060", "") == text
+    assert not re.search(r":material|:streamlit|--|->|<-|[<>~]=", shown)
 
 
 def test_lines_stay_lines_in_the_terminal_and_are_one_on_the_page() -> None:
