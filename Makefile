@@ -38,8 +38,10 @@ TYPED := RECIPE TABLE WITH PICTURES QUERY PICTURE GALLERY ADDRESS HOSTS PORT INP
 $(foreach name,$(TYPED),$(eval override $(name) := $$(value $(name))))
 define WITH_ARGS
 import os, shlex, sys
+command = sys.argv[1:]
+place = command.index("--") if "--" in command else len(command)  # what is behind it is no option
 try:
-    command = [*sys.argv[1:], *shlex.split(os.environ["ARGS"])]
+    command[place:place] = shlex.split(os.environ["ARGS"])
 except ValueError as error:
     sys.exit(f"ARGS: {error}; expected words, as on a command line")
 os.execv(command[0], command)
@@ -98,7 +100,7 @@ $(ADDED): extra-%: setup
 	@$(call ADD,$*)
 
 init: extra-translators ## look at a folder of your own pictures and captions (PICTURES=…), write a recipe for it
-	@$(PIPELINE) init "$$PICTURES"
+	@$(PIPELINE) init -- "$$PICTURES"
 
 demo: setup ## the main job on rendered pictures, from nothing to BLEU and recall in two languages
 	@$(call NEEDS,--recipe scenes)
@@ -162,16 +164,16 @@ index: setup ## bring a gallery (GALLERY=…) up to date: the corpus's pictures,
 	@$(PIPELINE) index $(if $(PICTURES),--pictures "$$PICTURES") $(IN_GALLERY) $(OPTIONS)
 
 search: setup ## the pictures nearest to a sentence (QUERY="…")
-	@$(PIPELINE) search $(if $(QUERY),"$$QUERY") $(IN_GALLERY) $(OPTIONS)
+	@$(PIPELINE) search $(IN_GALLERY) $(OPTIONS) $(if $(QUERY),-- "$$QUERY")
 
 describe: setup ## a picture's own captions and similar ones (PICTURE=…), in every language
-	@$(PIPELINE) describe $(if $(PICTURE),"$$PICTURE") $(IN_GALLERY) $(OPTIONS)
+	@$(PIPELINE) describe $(IN_GALLERY) $(OPTIONS) $(if $(PICTURE),-- "$$PICTURE")
 
 app: extra-app ## a page that searches a gallery by words and pictures (GALLERY=…), on this machine alone (ADDRESS=…; HOSTS="names" that it is called by)
-	@$(PIPELINE) app $(if $(GALLERY),"$$GALLERY") $(AT) $(OPTIONS)
+	@$(PIPELINE) app $(AT) $(OPTIONS) $(if $(GALLERY),-- "$$GALLERY")
 
 serve: extra-serve ## answer programs over HTTP: search, describe, embed, translate (GALLERY=…; ADDRESS=… and HOSTS=… as for app)
-	@$(PIPELINE) serve $(if $(GALLERY),"$$GALLERY") $(AT) $(OPTIONS)
+	@$(PIPELINE) serve $(AT) $(OPTIONS) $(if $(GALLERY),-- "$$GALLERY")
 
 screenshots: extra-dev ## the README's pictures of the page, of the scenes alone (needs chromium and its driver)
 	@$(PY) -m tests.screenshots

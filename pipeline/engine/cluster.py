@@ -32,6 +32,7 @@ _CONNECT = 10  # seconds
 _LOOK = 0.5  # seconds between a worker's looks at its process
 _OF_RANKS = ("SLURM_", "PMI", "RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_")
 _GPU = "GPU"  # the resource that workers declare
+_OF_LOGGERS = ("WANDB_MODE", "WANDB_PROJECT")  # what the documentation lets a person set; no key is sent
 
 
 class Cluster(JobExecutor):
@@ -73,8 +74,10 @@ class Cluster(JobExecutor):
         self.at_once = max(1, sum(self._places(worker) for worker in self._workers()))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Perform a call on a worker, in this folder and with this shell's settings of Bildwort."""
-        named = {name: value for name, value in os.environ.items() if name.startswith("BILDWORT_")}
+        """Perform a call on a worker, in this folder and with this shell's settings of Bildwort and its loggers."""
+        named = {
+            name: value for name, value in os.environ.items() if name.startswith("BILDWORT_") or name in _OF_LOGGERS
+        }
         call = pickle.dumps(partial(fn, *args, **kwargs))
         return self._executor.submit(perform_apart, call, str(Path.cwd()), named)
 

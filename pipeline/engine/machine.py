@@ -120,18 +120,22 @@ def by_srun() -> bool:
     In an allocation, a batch script or an interactive shell SLURM's variables are set for a plain command too. Such a
     shell is recognised by its job's name, as Lightning does it.
     """
-    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1"))
-    by_hand = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    tasks, by_hand = _tasks_of_srun(), os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
     return {"SLURM_PROCID", "SLURM_STEP_ID"} <= os.environ.keys() and not by_hand and tasks.isdigit() and int(tasks) > 1
 
 
+def _tasks_of_srun() -> str:
+    return os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1"))
+
+
 def processes_of_run() -> int | None:
-    """How many processes share this run, once they have met or torchrun has started them; None: it is not known."""
+    """How many processes share this run, once they have met or torchrun or srun has started them; None: unknown."""
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():
         return dist.get_world_size()
     known = os.environ.get("WORLD_SIZE", "") if "TORCHELASTIC_RUN_ID" in os.environ else ""
+    known = _tasks_of_srun() if not known and by_srun() else known
     return int(known) if known.isdigit() else None
 
 

@@ -1,6 +1,7 @@
 """Lightning's loggers of a training: TensorBoard always, CSV and Weights & Biases where the settings name them."""
 
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.networks import require_loggers
 
 CSV, WANDB = "csv", "wandb"
+_NOT_IN_AN_ID = r"[:;,#?/']"  # of a run of Weights & Biases; a recipe's or a row's name may have them
 
 
 def loggers_of(names: Collection[str], log_dir: Path) -> list[Logger]:
@@ -53,7 +55,7 @@ def _wandb(log_dir: Path) -> WandbLogger:
 
     run, project = log_dir.parts[-3:], os.environ.get("WANDB_PROJECT", "bildwort")
     log_dir.mkdir(parents=True, exist_ok=True)
-    logger = _Run("/".join(run), log_dir, project=project, id="-".join(run))
+    logger = _Run("/".join(run), log_dir, project=project, id=re.sub(_NOT_IN_AN_ID, "_", "-".join(run)))
     try:
         _ = logger.experiment
     except Error as error:

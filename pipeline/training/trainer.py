@@ -17,7 +17,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.plugins.environments import LightningEnvironment
-from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.strategies import ParallelStrategy, SingleDeviceStrategy
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -158,6 +158,8 @@ def make_trainer(
             enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*own, *bar],
             plugins=[WholeCheckpoints(), *alone], **more,
         )  # fmt: skip
+        if isinstance(trainer.strategy, ParallelStrategy) and (started := trainer.strategy.cluster_environment):
+            started.validate_settings(trainer.num_devices, trainer.num_nodes)  # as Lightning does it later
     except (ValueError, TypeError, RuntimeError, MisconfigurationException, ImportError) as error:
         reason = one_line(error, 1000)
         raise RecipeError(f"trainer: Lightning refuses these settings: {reason}") from None

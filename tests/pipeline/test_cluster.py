@@ -64,6 +64,16 @@ def test_a_job_works_in_a_process_of_its_own_in_the_same_folder(
     assert not environment.keys() & {"SLURM_PROCID", "RANK", "PMI_RANK"}
 
 
+def test_settings_of_this_shell_go_to_the_worker(jobs: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of Weights & Biases too, which the documentation names; its key does not."""
+    monkeypatch.setattr(cluster, "perform_apart", lambda call, folder, named: named)
+    for name in ("BILDWORT_DATA", "WANDB_MODE", "WANDB_PROJECT", "WANDB_API_KEY", "HOME"):
+        monkeypatch.setenv(name, "7")
+    sent = jobs.submit(len, "").result(60)
+    assert {name for name in sent if not name.startswith("BILDWORT_")} == {"WANDB_MODE", "WANDB_PROJECT"}
+    assert sent["BILDWORT_DATA"] == "7"
+
+
 @pytest.mark.parametrize(
     ("call", "error", "line"),
     [

@@ -154,7 +154,7 @@ def test_a_recipe_that_reranks_nothing_is_told_what_to_set(of_bildwort, fresh: T
 
 def test_search_and_describe(of_bildwort, used: Tiny, capsys) -> None:
     with at(used.folder):
-        assert main(of_bildwort("search", f"RECIPE={used.yaml}", "QUERY=a red bat", "ARGS=--top=2")) == 0
+        assert main(of_bildwort("search", f"RECIPE={used.yaml}", "QUERY=--red bat", "ARGS=--top=2")) == 0
         found = capsys.readouterr().out.splitlines()
         assert len([line for line in found if line.strip()]) == 2
         picture = found[0].split()[-1]
@@ -286,7 +286,7 @@ def test_clean_deletes_what_was_trained_alone(tmp_path: Path) -> None:
 
 
 def test_init_is_given_the_folder(of_bildwort) -> None:
-    assert of_bildwort("init", "PICTURES=my pictures", "ARGS=--to fr") == ["init", "my pictures", "--to", "fr"]
+    assert of_bildwort("init", "PICTURES=my pictures", "ARGS=--to fr") == ["init", "--to", "fr", "--", "my pictures"]
 
 
 def test_every_target_is_run_here_or_by_ci() -> None:

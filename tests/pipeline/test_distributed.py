@@ -223,6 +223,23 @@ def test_a_stage_with_another_number_of_processes_than_the_run_is_refused(monkey
         make_trainer(TrainerSettings(accelerator="cpu", progress=False))
 
 
+def test_torchrun_or_srun_with_another_number_of_processes_is_one_line(monkeypatch) -> None:
+    """Lightning looks only when the training begins; with one device it never does, and each process would train."""
+    three = TrainerSettings(accelerator="cpu", devices=3, progress=False)
+    with monkeypatch.context() as within:
+        for name in ("TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK", "GROUP_RANK"):
+            within.setenv(name, "0")
+        within.setenv("WORLD_SIZE", "2")
+        with pytest.raises(RecipeError, match=r"trainer: Lightning refuses these settings: .*world size \(2\)"):
+            make_trainer(three)
+    for name, value in {**SRUN, "SLURM_LOCALID": "2", "SLURM_NODEID": "0", "SLURM_NTASKS_PER_NODE": "4"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RecipeError, match=r"trainer: Lightning refuses these settings: .*Set `devices=4`"):
+        make_trainer(three)
+    with pytest.raises(RecipeError, match=r"4 processes share this run, but trainer\.devices × .* is 1; run the"):
+        make_trainer(TrainerSettings(accelerator="cpu", progress=False))
+
+
 def test_a_stage_on_one_device_behind_one_on_two_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)

@@ -102,6 +102,13 @@ def test_an_unknown_logger_is_one_line() -> None:
         load_recipe("scenes", ["--trainer.loggers=[comet]"])
 
 
+def test_the_id_of_a_run_has_no_character_that_wandb_refuses(wandb, tmp_path: Path) -> None:
+    """Rows and recipes may have such names; the name that is shown keeps them."""
+    loggers_of(["wandb"], tmp_path / "my, recipe/vse-san-a#b'c-1/abc")
+    assert wandb.runs[0].settings["id"] == "my_ recipe-vse-san-a_b_c-1-abc"
+    assert wandb.runs[0].settings["name"] == "my, recipe/vse-san-a#b'c-1/abc"
+
+
 def test_wandb_that_refuses_is_one_line(wandb, tmp_path: Path) -> None:
     wandb.refuses = True
     said = (

@@ -35,8 +35,10 @@ def test_translation_that_looks(used: Tiny, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_own_pictures(tmp_path: Path) -> None:
-    told = run("own_pictures", f'PICTURES = "{tmp_path / "holiday"}"\nARTIFACTS = "{tmp_path / "artifacts"}"')
+    told = run("own_pictures", f'PICTURES = "{tmp_path / "my holiday"}"\nARTIFACTS = "{tmp_path / "artifacts"}"')
     assert "captions of rendered pictures in" in told
+    assert "Lengths in words" in told  # doctor has found the recipe
+    assert "error:" not in told
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
