@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
@@ -150,7 +151,10 @@ def _load(name: str) -> tuple[Any, Any, Any]:
     """Configuration, image processor and network; what is missing is told here, not by the library."""
     level = logging.get_verbosity()
     logging.set_verbosity_error()
+    downloads = not are_progress_bars_disabled()
     logging.disable_progress_bar()  # of loading weights, which takes seconds
+    if downloads:
+        enable_progress_bars()  # they take minutes
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         kind = AutoModelForObjectDetection if type(config) in MODEL_FOR_OBJECT_DETECTION_MAPPING else AutoModel

@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -247,21 +245,6 @@ def dual_network_arguments(name: str) -> dict[str, Any]:
     with torch.device("meta"):  # shapes alone
         DualNetwork(**arguments)
     return arguments
-
-
-@cache
-def revision_of(name: str) -> str | None:
-    """The commit that a name on the hub stands for now; None for a folder, and where nothing is known of the name."""
-    from transformers import AutoConfig
-
-    if Path(name).is_dir():
-        return None
-    try:
-        with quiet():
-            commit: str | None = AutoConfig.from_pretrained(name, trust_remote_code=False)._commit_hash
-    except Exception:  # whoever loads the network says what is wrong
-        return None
-    return commit
 
 
 def _pixels(name: str, reader: Any) -> dict[str, Any]:

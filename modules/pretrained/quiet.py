@@ -9,14 +9,21 @@ from modules.errors import ModelError
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Show neither a bar of loading weights, which takes seconds, nor what is missing or unexpected in a file."""
+    """Show neither a bar of loading weights, which takes seconds, nor what is missing or unexpected in a file.
+
+    Bars of downloads, which take minutes, are shown.
+    """
+    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     hub = getLogger("huggingface_hub")
     of_hub = hub.level
     logging.set_verbosity_error()
+    downloads = not are_progress_bars_disabled()
     logging.disable_progress_bar()
+    if downloads:
+        enable_progress_bars()
     hub.setLevel(ERROR)  # else it tells of each retry
     try:
         yield

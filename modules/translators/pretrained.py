@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
+from modules.pretrained.hub import ask_hub
 from modules.pretrained.quiet import quiet, require_weights
 from modules.translators.beam import BeamSettings, Hypothesis
 from modules.translators.sampling import SampleSettings, random_numbers, sampled
@@ -210,6 +211,8 @@ def configuration(name: str, revision: str | None, where: str, what: str) -> tup
     from transformers import AutoConfig  # takes seconds to import
     from transformers.utils.hub import cached_file
 
+    if not Path(name).is_dir():
+        ask_hub()
     try:
         config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
         path = cached_file(name, "config.json", revision=revision or "main")

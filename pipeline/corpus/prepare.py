@@ -176,11 +176,15 @@ def about_corpus(corpus: Path) -> dict[str, Any]:
 
 
 def _extractor_settings(recipe: Recipe, workspace: Workspace) -> dict[str, Any]:
-    """How regions are found in pixels; a network in a local folder is identified by its files."""
+    """How regions are found in pixels; a network is identified by its files, or by its revision on the hub."""
     settings: dict[str, Any] = asdict(recipe.regions) | {"version": EXTRACTOR_VERSION}
     if (name := settings.pop("model")) is None:
         return settings
+    from modules.pretrained.hub import revision_of
+
     files = sorted(path for path in Path(name).glob("*") if path.is_file())
+    if not files and (revision := revision_of(name)) is not None:
+        name = f"{name}@{revision}"
     return settings | {"model": workspace.fingerprint(files) if files else name}
 
 

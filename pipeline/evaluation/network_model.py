@@ -8,7 +8,7 @@ import torch
 
 from data.errors import DataError
 from modules.errors import ModelError
-from modules.pretrained.dual_network import revision_of
+from modules.pretrained.hub import revision_of
 from pipeline.engine.files import fingerprint
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel

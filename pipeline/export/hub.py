@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from data.errors import one_line
+from modules.pretrained.hub import ask_hub
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import ABOUT, OF_OWNERS, check_files, read_about
 
@@ -32,6 +33,7 @@ def folder_of(name: str | Path, revision: str | None = None) -> Path:
         raise RecipeError(f"{text}: no exported model here; expected a folder, or a name on the hub, USER/NAME")
     from huggingface_hub import snapshot_download
 
+    ask_hub()
     with _explained(text, f"no folder of this name either; {_OFFLINE.format(name=text)}", revision):
         first = Path(snapshot_download(text, revision=revision, allow_patterns=[ABOUT]))
         if not (first / ABOUT).is_file():

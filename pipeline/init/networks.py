@@ -15,6 +15,7 @@ from data.pictures.images import open_picture
 from data.pictures.network_pixels import NetworkPixels
 from modules.errors import ModelError
 from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.hub import ask_hub
 from modules.pretrained.quiet import quiet
 from modules.retrieval_models.dual_encoder import pretrained_encoder
 from pipeline.engine.files import require_network
@@ -151,6 +152,8 @@ def _has_two_towers(name: str) -> bool:
     """Is a network a dual encoder, by its configuration? DataError if there is none."""
     from transformers import AutoConfig  # takes seconds to import
 
+    if not Path(name).is_dir():
+        ask_hub()
     try:
         with quiet():
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
@@ -219,12 +222,13 @@ def choose_translator(wanted: str | None, direction: str) -> Chosen:
     revision, (source, target) = None, direction.split("-")
     if wanted is None:
         name = OPUS.format(source=source, target=target)
-        if not _is_cached(name) and (reason := _unreachable(name)):
+        if not (_is_cached(name) or _cached_request(name)) and (reason := _unreachable(name)):
             return Chosen(None, f"{name} is not in this machine's cache of the hub, which does not give it either "
                           f"({reason}); {_OFFLINE.format(name, '--translator')}")  # fmt: skip
-        revision = _with_safetensors(name)
     else:
         name = _place(wanted, "--translator", "translator")
+    if not Path(name).is_dir():
+        revision = _with_safetensors(name)
     try:
         load_pretrained({"name": name, "direction": direction, "codes": {}, "revision": revision})
     except (DataError, ModelError) as error:
@@ -247,10 +251,20 @@ def _is_cached(name: str) -> bool:
     return _has(name, "config.json") and any(_has(name, file) for file in _WEIGHTS)
 
 
-def _has(name: str, file: str) -> bool:
+def _has(name: str, file: str, revision: str | None = None) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
-    return isinstance(try_to_load_from_cache(name, file), str)
+    return isinstance(try_to_load_from_cache(name, file, revision=revision), str)
+
+
+def _cached_request(name: str) -> str | None:
+    """The pull request whose weights in safetensors are in the local cache of the hub, if there is one."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    refs = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model") / "refs"
+    requests = sorted(str(file.relative_to(refs)) for file in refs.glob("refs/pr/*"))
+    return next((request for request in requests if _has(name, _WEIGHTS[0], request)), None)
 
 
 @cache
@@ -258,6 +272,8 @@ def _unreachable(name: str) -> str:
     """Why the hub does not give a model; an empty text if it does."""
     from huggingface_hub import HfApi
 
+    if reason := ask_hub():
+        return reason
     try:
         HfApi().model_info(name, timeout=_TIMEOUT)
     except Exception as error:  # no network, offline mode, no such name, a proxy's answers …
@@ -277,4 +293,4 @@ def _with_safetensors(name: str) -> str | None:
         requests = HfApi().get_repo_discussions(name, author=_CONVERTER, discussion_type="pull_request")
         return next((f"refs/pr/{request.num}" for request in requests if request.status in ("open", "draft")), None)
     except Exception:  # the hub is away: what is in the cache decides
-        return None
+        return _cached_request(name)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import nn
 
-from modules.pretrained.dual_network import revision_of
+from modules.pretrained.hub import revision_of
 from modules.pretrained.start import take_weights
 from modules.retrieval_models.dual_encoder import DualEncoder
 from modules.training.retrieval import Retrieval

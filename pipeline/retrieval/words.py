@@ -17,7 +17,8 @@ from data.text.text_inputs import PretrainedTokens, TextInput, WordVocabulary, t
 from data.vectors.published_vectors import read_vectors
 from data.vectors.sentence_vectors import KnownSentences, compute_vectors
 from data.vectors.word_vectors import train_vectors
-from modules.pretrained.dual_network import dual_network_arguments, revision_of
+from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.hub import revision_of
 from modules.pretrained.pretrained_text import SentenceVectors
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import debug, info, status
@@ -125,8 +126,8 @@ def files_read(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
     """What stands for files in the key of a job that reads them: their contents.
 
     Returns:
-        `pretrained` and `image_encoder`, of pretrained models in local folders; of a dual encoder on the hub its
-        revision; `word_vectors` by language, if there are such files.
+        `pretrained` and `image_encoder`, of pretrained models in local folders, or on the hub, then with the revision;
+        `word_vectors` by language, if there are such files.
     """
     fingerprints: dict[str, Any] = {}
     for part, suffixes in _READ_BY_TRANSFORMERS.items():
@@ -134,9 +135,8 @@ def files_read(settings: VseSettings, workspace: Workspace) -> dict[str, Any]:
         if name is not None and Path(name).is_dir():
             files = sorted(path for path in Path(name).iterdir() if path.suffix in suffixes)
             fingerprints[part] = workspace.fingerprint(files)
-    name = settings.pretrained if model_class(settings.model).on_network else None
-    if name is not None and (revision := revision_of(name)) is not None:
-        fingerprints["pretrained"] = f"{name}@{revision}"
+        elif name is not None and (revision := revision_of(name)) is not None:
+            fingerprints[part] = f"{name}@{revision}"
     if settings.word_vectors:
         fingerprints["word_vectors"] = {
             language: workspace.fingerprint([Path(file)]) for language, file in settings.word_vectors.items()
@@ -229,7 +229,7 @@ def sentence_jobs(
 
     Args:
         settings: with `pretrained`.
-        model_files: a digest of the text model's files; None for a name on the hub.
+        model_files: what stands for the text model's files (`files_read`), if that is known.
         tables: the jobs that leave the caption tables (`captions.parquet`), by the names of a training's inputs.
         taught: the jobs that leave sentences without pictures (`pipeline.vectors.teaching.taught_jobs`).
 

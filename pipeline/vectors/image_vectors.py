@@ -16,7 +16,8 @@ from data.pictures.network_pixels import NetworkPixels
 from data.pictures.pixels import VectorStore, files_of, open_images
 from data.processes import cores
 from data.text.text_inputs import PretrainedTokens
-from modules.pretrained.dual_network import dual_network_arguments, revision_of
+from modules.pretrained.dual_network import dual_network_arguments
+from modules.pretrained.hub import revision_of
 from modules.retrieval_models import RetrievalModel
 from modules.retrieval_models.dual_encoder import DualEncoder, pretrained_encoder
 from modules.retrieval_models.encoded import all_images

@@ -148,7 +148,7 @@ def test_the_backbone_is_one_of_the_cache_or_of_the_hub_and_init_says_which(monk
     monkeypatch.undo()
     nothing = networks.choose_backbone(None, [], 9)  # tests are offline
     assert (nothing.model, nothing.regions) == (None, 9)
-    assert "offline mode is enabled" in nothing.why
+    assert "HF_HUB_OFFLINE is set" in nothing.why
     assert "an even background" in nothing.why
     assert "asked for" in networks.choose_backbone("built-in", [], 9).why
 
@@ -162,6 +162,21 @@ def test_weights_in_safetensors_are_found_in_the_pull_request_of_the_hub_s_conve
     assert networks._with_safetensors("Helsinki-NLP/opus-mt-en-de") == "refs/pr/7"
     monkeypatch.setattr(HfApi, "list_repo_files", lambda self, name: ["model.safetensors"])
     assert networks._with_safetensors("Helsinki-NLP/opus-mt-en-de") is None
+
+
+def test_a_translator_of_a_pull_request_is_found_in_the_cache_and_by_its_name(tmp_path: Path, monkeypatch) -> None:
+    name, commit, loaded = "Helsinki-NLP/opus-mt-en-de", "a" * 40, []
+    repository = tmp_path / "models--Helsinki-NLP--opus-mt-en-de"
+    for file in (repository / "snapshots" / commit / "model.safetensors", repository / "refs" / "refs" / "pr" / "7"):
+        file.parent.mkdir(parents=True)
+        file.write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(networks, "_unreachable", lambda name: "no network")
+    monkeypatch.setattr(networks, "load_pretrained", loaded.append)
+    for wanted in (None, name):
+        chosen = networks.choose_translator(wanted, "en-de")
+        assert (chosen.model, chosen.revision) == (name, "refs/pr/7")
+    assert {about["revision"] for about in loaded} == {"refs/pr/7"}
 
 
 def test_what_is_not_there_is_told_in_one_line(tmp_path: Path, dino: Path, capsys) -> None:
