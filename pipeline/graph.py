@@ -323,6 +323,6 @@ class Graph:
         """
         recipe = self.recipe
         settings, filters = beside_settings(recipe.vse, overlay), recipe.augment.filters
-        paths = [path for path in recipe.augment.paths if parse_path(path)[2] not in filters]
-        paths = [path for path in paths if written or parse_path(path)[0] != CAPTION]
+        paths = [path.partition("@")[0] if parse_path(path)[2] in filters else path for path in recipe.augment.paths]
+        paths = [path for path in dict.fromkeys(paths) if written or parse_path(path)[0] != CAPTION]
         return self._beside(replace(recipe, vse=settings, augment=replace(recipe.augment, paths=paths))).rows[0]

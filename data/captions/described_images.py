@@ -7,6 +7,7 @@ from pathlib import Path
 from data.captions.table import human_cells, read_captions
 from data.pictures.regions import RegionStore
 from data.text.function_words import frequent_content_words
+from data.text.tokenisation import CHARACTERS
 
 
 class DescribedImages:
@@ -40,9 +41,9 @@ class DescribedImages:
         ids = sorted(set.intersection(*described) or described[0])
         self.ids = random.Random(0).sample(ids, len(ids))
 
-    def frequent_words(self, most: int) -> dict[str, list[str]]:
-        """The content words that are in most test captions, by language."""
-        return {language: frequent_content_words(texts, language, most) for language, texts in self.texts.items()}
+    def frequent_words(self, most: int, by: str = CHARACTERS) -> dict[str, list[str]]:
+        """The content words that are in most test captions, by language; `by` is as `words_of` has it."""
+        return {language: frequent_content_words(texts, language, most, by) for language, texts in self.texts.items()}
 
     def lacks_places(self) -> str:
         """Why nothing can be shown of where a model looks; empty if it can."""

@@ -10,7 +10,9 @@ _OTHER_WIDTHS = re.compile(  # of Latin letters and digits, kana and hangul; lig
     r"[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff61-\uffdc\ufb00-\ufdff\ufe70-\ufefc]+"
 )
 _SAME = {ord("\u02bc"): "'", ord("\u200b"): " "}  # an apostrophe that is a letter; a space without width
-_TWO_SIGNS = (("\u0e4d\u0e32", "\u0e33"), ("\u0ecd\u0eb2", "\u0eb3"))  # a vowel of Thai and of Lao, typed as two
+_TWO_SIGNS = (  # vowels of Thai and of Lao, typed as two
+    ("\u0e4d\u0e32", "\u0e33"), ("\u0ecd\u0eb2", "\u0eb3"), ("\u0e40\u0e40", "\u0e41"), ("\u0ec0\u0ec0", "\u0ec1"),
+)  # fmt: skip
 _TURKIC = frozenset(["az", "tr"])  # with and without a dot, i is two letters
 
 
@@ -54,7 +56,7 @@ def capitalised(letter: str, language: str) -> str:
     """A small letter as a capital, by the rules of its language.
 
     Examples:
-        >>> capitalised("i", "tr"), capitalised("i", "en")
-        ('İ', 'I')
+        >>> capitalised("i", "tr"), capitalised("i", "en"), capitalised("კ", "ka")  # Georgian sentences begin with none
+        ('İ', 'I', 'კ')
     """
-    return "İ" if letter == "i" and language in _TURKIC else letter.upper()
+    return "İ" if letter == "i" and language in _TURKIC else letter.title()

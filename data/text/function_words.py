@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from data.text.characters import lowered
-from data.text.tokenisation import words_of
+from data.text.tokenisation import CHARACTERS, words_of
 
 _WORDS = {
     "en": (
@@ -47,13 +47,14 @@ def is_content_word(word: str, language: str) -> bool:
     return any(map(str.isalpha, plain)) and plain not in FUNCTION_WORDS.get(language, frozenset())
 
 
-def frequent_content_words(texts: Iterable[str], language: str, count: int) -> list[str]:
+def frequent_content_words(texts: Iterable[str], language: str, count: int, by: str = CHARACTERS) -> list[str]:
     """The content words that most sentences have, most frequent first; of equally frequent ones in alphabetical order.
 
     Args:
         texts: surface sentences.
         language: of them.
         count: how many words at most.
+        by: as `words_of` has it.
 
     Examples:
         >>> frequent_content_words(["A dog and a dog.", "The dog runs.", "A cat runs."], "en", 2)  # sentences count
@@ -61,5 +62,5 @@ def frequent_content_words(texts: Iterable[str], language: str, count: int) -> l
     """
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update({word for word in words_of(text, language).split() if is_content_word(word, language)})
+        counts.update({word for word in words_of(text, language, by).split() if is_content_word(word, language)})
     return sorted(counts, key=lambda word: (-counts[word], word))[:count]

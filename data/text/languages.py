@@ -31,6 +31,7 @@ _SCRIPTS = {
     "Thai": ["THAI"], "Tibt": ["TIBETAN"], "Hant": ["CJK"],
 }  # fmt: skip
 """Script of a code of NLLB → what the Unicode names of its letters begin with."""
+_JAPANESE = _SCRIPTS["Jpan"]
 _SEVERAL = {"az", "bs", "kk", "ku", "ky", "mn", "pa", "sd", "sr", "tg", "uz"}  # languages written in several of these:
 _OF_SEVERAL = {"ARABIC", "CYRILLIC", "DEVANAGARI", "GURMUKHI", "LATIN", "MONGOLIAN"}
 _READABLE = tuple(sorted(NLLB.keys() - {"bs", "nb", "nn", "yue"}))  # hardly told from hr, no and zh; nb is no there
@@ -75,27 +76,32 @@ def in_its_script(text: str, languages: Sequence[str]) -> list[str]:
     """Those of some languages that are written in the script of a sentence, or of most of its letters.
 
     Examples:
-        >>> in_its_script("собака", ["en", "uk", "ru"]), in_its_script("ein Ball", ["en", "de"])
-        (['uk', 'ru'], ['en', 'de'])
+        >>> in_its_script("собака", ["en", "uk", "ru"]), in_its_script("走る", ["en", "ja"])
+        (['uk', 'ru'], ['ja'])
     """
-    scripts = Counter(_script(letter) for letter in text if letter.isalpha())
-    if not scripts:
-        return [*languages]
-    script, count = scripts.most_common(1)[0]
-    if 2 * count <= scripts.total():
-        return [*languages]
+    scripts = [_script(letter) for letter in text if letter.isalpha()]
+    together = ["KATAKANA" if one in _JAPANESE else one for one in scripts]  # a word of Japanese mixes its scripts
+    found = _of_most(scripts) or _of_most(together)
 
     def written_so(language: str) -> bool:
         """May it be written in this script?"""
-        several = language in _SEVERAL and script in _OF_SEVERAL
-        return language not in NLLB or several or script in _SCRIPTS[NLLB[language].partition("_")[2]]
+        several = language in _SEVERAL and found in _OF_SEVERAL
+        return language not in NLLB or several or found in _SCRIPTS[NLLB[language].partition("_")[2]]
 
-    return list(filter(written_so, languages))
+    return [*languages] if found is None else list(filter(written_so, languages))
+
+
+def _of_most(scripts: Sequence[str]) -> str | None:
+    """The script of more than half of some letters."""
+    script, count = next(iter(Counter(scripts).most_common(1)), (None, 0))
+    return script if 2 * count > len(scripts) else None
 
 
 @cache
 def _script(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0]
+    """What the Unicode name of a letter begins with; ー is one of katakana, 々 one of Chinese."""
+    name = unicodedata.name(letter, "").partition(" ")[0]
+    return {"KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "CJK"}.get(name, name)
 
 
 def language_evidence(text: str, language: str) -> float:

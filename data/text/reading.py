@@ -127,9 +127,8 @@ TOKENIZERS = threading.Lock()
 """Held while a tokenizer of `transformers` is called: it keeps between calls whether it cuts, for all threads."""
 
 
-def words_of_pieces(text: str, tokenizer: Any) -> Words:
-    """The words of a sentence for a tokenizer of `transformers`; one is unknown if a piece of it is."""
-    words = text.split()
+def words_of_pieces(words: Sequence[str], tokenizer: Any) -> Words:
+    """The words of a sentence, as typed, for a tokenizer of `transformers`; one is unknown if a piece of it is."""
 
     def known(word: str) -> bool:
         """Is each piece of it an entry of the vocabulary?"""

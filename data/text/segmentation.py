@@ -17,11 +17,18 @@ def require_segmenter(language: str) -> None:
     Raises:
         DataError: what finds them is not installed.
     """
+    try:
+        _require(language)
+    except DataError as error:
+        raise DataError(f"{error}, or set vse.segment=characters") from None
+
+
+def _require(language: str) -> None:
     for module in PACKAGES.get(language, ()):
         if find_spec(module) is None:
             name = module.replace("_", "-")
             raise DataError(f"vse.segment is words, but {name}, which finds the words of {language!r}, is not "
-                            f"installed: run {INSTALL}, or set vse.segment=characters")  # fmt: skip
+                            f"installed: run {INSTALL}")  # fmt: skip
 
 
 def segment(text: str, language: str) -> list[str]:
@@ -35,7 +42,7 @@ def segment(text: str, language: str) -> list[str]:
 
 @cache
 def _segmenter(language: str) -> Callable[[str], list[str]]:
-    require_segmenter(language)
+    _require(language)  # a model that was trained so reads words, whatever vse.segment is now
     if language == "zh":
         import rjieba
 

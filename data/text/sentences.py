@@ -21,7 +21,7 @@ class _Spaces(dict[int, str]):
         return kept
 
 
-RULE = 2
+RULE = 3
 """Of `normalise_sentence`: another one wherever it leaves something else than before."""
 _SPACES = _Spaces()
 _UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"

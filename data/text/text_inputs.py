@@ -28,6 +28,7 @@ from data.text.tokenisation import (
     joined,
     spaced,
     tokenize_all,
+    typed_words,
     words_of,
 )
 from data.text.tokens import Tokens
@@ -105,7 +106,8 @@ class PretrainedTokens:
 
     def read_words(self, text: str, language: str) -> Words:
         """The words of a sentence; one is unknown if a sub-word of it is."""
-        return words_of_pieces(self._read(text), self.tokenizer)._replace(cut=self.size(text) > self.longest)
+        words = typed_words(self._read(text), language)
+        return words_of_pieces(words, self.tokenizer)._replace(cut=self.size(text) > self.longest)
 
     def size(self, text: str) -> int:
         """The number of sub-words of a sentence before it is cut, its marks among them."""

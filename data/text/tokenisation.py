@@ -33,18 +33,30 @@ _LONG, _START = 3, "▁"  # letters of a sub-word that says what it means; befor
 
 _MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.category(mark).startswith("M"))
 _JOINERS = "\u200c\u200d"  # inside Persian and Indic words
-_CLOSING = re.compile(r" (?=[।॥،؛؟։။၊។۔።፣፤፥፧])")  # before signs that close a part of a sentence
+_CLOSING = re.compile(r" (?=[।॥،؛؟։။၊។۔።፣፤፥፧།])")  # before signs that close a part of a sentence
 _APOSTROPHE = re.compile(r"(?<=\w) ?' ?(?=\w)")
 _INSIDE_WORDS = {
     **dict.fromkeys(["br", "ca", "oc"], re.compile(r"(?<=\b[lsdnmtcj]) ?' ?(?=\w)|(?<=\bqu) ?' ?(?=\w)")),
     **dict.fromkeys(["be", "uk"], re.compile(r"(?<=\w) ?' ?(?=[яюєїеёі])")),
     **dict.fromkeys(["az", "tr"], re.compile(r"(?<=\w) ?' ?(?=(?:[ny]?[ıiuüaeə]n?|[dt][aeə]n?|l[aeə]r?)\b)")),
     "uz": re.compile(r"(?<=[og]) ?' ?(?=\w)"),
+    **dict.fromkeys(["he", "yi"], re.compile(r"(?<=[גזצ]) ?' ?(?=[א-ת])")),
+    "sw": re.compile(r"(?<=\bng) ?' ?(?=\w)"),
+    "sq": re.compile(r"(?<=\b[stmç]) ?' ?(?=\w)"),
+    "ht": re.compile(r"(?<=\b[lmntwk]) ?' ?(?=\w)"),
+    "lb": re.compile(r"(?<=\b[ds]) ?' ?(?=\w)"),
+    "ga": re.compile(r"(?<=\b[bdm]) ?' ?(?=\w)"),
+    "af": re.compile(r"(?<=[aeiouyé]) ?' ?(?=s\b)"),
+    "nl": re.compile(r"(?<=[aiouyé]) ?' ?(?=s\b)|(?<=\b[dmz]) ?' ?(?=[nr]\b)|(?<=\bzo) ?' ?(?=n\b)"),
 }
 """Language → an apostrophe inside a word, where a sentence may hold quotations too; Moses knows those of en, fr, it."""
+_BEFORE_WORDS = {"af": re.compile(r"(?<!\S)' (?=n\b)"), "nl": re.compile(r"(?<!\S)' (?=[nst]\b)")}
+"""Language → an apostrophe that a word begins with: `'n hond`, `'s avonds`."""
+_HEBREW = re.compile(r"(?<=[א-ת]) (׳) (?=[א-ת])|(?<=[א-ת]) ([\"״]) (?=[א-ת]\b)")  # inside words: צה"ל
+_TIBETAN = re.compile(" ?(\u0f0b) ?")  # between syllables
 _AROUND_IDEOGRAPHS = re.compile(r"(?<=[^\x00-\u024f]) | (?=[^\x00-\u024f])")
 _LETTER = rf"\S[{_MARKS}{_JOINERS}]*"
-_PIECES = re.compile(rf"[a-z0-9]+|{_LETTER}")
+_PIECES = re.compile(rf"[A-Za-z0-9]+|{_LETTER}")
 
 
 @cache
@@ -124,25 +136,36 @@ def plain_words(text: str, language: str) -> list[str]:
     return spaced(normalise_sentence(text), language).split()
 
 
-def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[list[str], list[str]]:
-    """The words of a sentence as they are typed, and the sentence without each of them.
+def typed_words(text: str, language: str, by: str = CHARACTERS) -> list[str]:
+    """The words of a sentence as they are typed, found as `words_of` finds them; marks at a word stay with it.
 
-    In languages that are written without spaces, a letter with its marks is a word, or with `by` `WORDS` what a
-    segmenter finds.
+    Examples:
+        >>> typed_words("A dog runs.", "en"), typed_words("赤い T恤", "ja")
+        (['A', 'dog', 'runs.'], ['赤', 'い', 'T', '恤'])
     """
     if by == WORDS and language in PACKAGES:
-        words = segment(text, language)
-    else:
-        words = re.findall(_LETTER, text) if language in UNSPACED else text.split()
+        return segment(text, language)
+    return _PIECES.findall(text) if language in UNSPACED else text.split()
+
+
+def without_each_word(text: str, language: str, by: str = CHARACTERS) -> tuple[list[str], list[str]]:
+    """The words of a sentence as they are typed, and the sentence without each of them."""
+    words = typed_words(text, language, by)
     space = "" if language in UNSPACED else " "
     return words, [space.join(words[:place] + words[place + 1 :]) for place in range(len(words))]
 
 
 def detokenize(text: str, language: str) -> str:
     """Undo Moses tokenisation (not the lower-casing)."""
-    if language in _INSIDE_WORDS:
+    if language in _BEFORE_WORDS:
+        text = _BEFORE_WORDS[language].sub("'", _INSIDE_WORDS[language].sub("'", text))
+    elif language in _INSIDE_WORDS:
         alone = text.split().count("'") == 1  # and no mark of a quotation
         text = (_APOSTROPHE if alone else _INSIDE_WORDS[language]).sub("'", text)
+    if language in ("he", "yi"):
+        text = _HEBREW.sub(lambda mark: mark[1] or mark[2], text)
+    elif language in ("bo", "dz"):
+        text = _TIBETAN.sub(r"\1", text)
     text = _CLOSING.sub("", _moses(language)[2].detokenize(text.split()))
     return joined(text) if language in ("ja", "yue", "zh") else text
 

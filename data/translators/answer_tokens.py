@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from data.text.reading import Words, words_of_pieces
-from data.text.tokenisation import MAX_TOKENS, tokenize
+from data.text.tokenisation import MAX_TOKENS, tokenize, typed_words
 
 
 class AnswerTokens:
@@ -31,7 +31,8 @@ class AnswerTokens:
 
     def read_words(self, text: str, language: str) -> Words:
         """The words of a sentence; one is unknown if a sub-word of it is."""
-        return words_of_pieces(text, self.tokenizer)._replace(cut=self.size(text, language) > MAX_TOKENS)
+        words = typed_words(text, language)
+        return words_of_pieces(words, self.tokenizer)._replace(cut=self.size(text, language) > MAX_TOKENS)
 
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """An answer in one line."""

@@ -8,7 +8,7 @@ from typing import Any
 from data.errors import DataError, one_line
 from data.text.language_codes import NLLB, code_of, spellings
 from data.text.reading import TOKENIZERS, Words, words_of_pieces
-from data.text.tokenisation import MAX_TOKENS, tokenize
+from data.text.tokenisation import MAX_TOKENS, tokenize, typed_words
 
 PACKAGE = "sentencepiece"
 """What the tokenizers of Marian and M2M100 need; it is the extra `translators` of `pyproject.toml`."""
@@ -81,7 +81,8 @@ class TranslatorTokens:
 
     def read_words(self, text: str, language: str) -> Words:
         """The words of a sentence; one is unknown if a sub-word of it is."""
-        return words_of_pieces(text, self.tokenizer)._replace(cut=self.size(text, language) > self._longest)
+        words = typed_words(text, language)
+        return words_of_pieces(words, self.tokenizer)._replace(cut=self.size(text, language) > self._longest)
 
     def decode(self, tokens: Sequence[int], language: str) -> str:
         """A surface sentence from token numbers, without marks."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from modules.errors import ModelError
 from modules.metrics.intervals import Difference, difference, gain_shifts
 
-TER_FORM = "TER: sacreBLEU's with norm:yes, tok:tercom, case:lc"
+TER_FORM = "TER: sacreBLEU's with norm:yes, tok:tercom, case:lc; of text without spaces by letters, with asian:yes"
 _MARKS = "".join(mark for mark in map(chr, range(0x300, 0xFE00)) if unicodedata.category(mark).startswith("M"))
 _LETTER = re.compile(rf"[^\x00-\u024f\s{_MARKS}][{_MARKS}]*")
 NO_METEOR = "METEOR is not computed: nltk's version downloads WordNet when run, and version 1.5 (Java) is unmaintained"

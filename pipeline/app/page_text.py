@@ -12,6 +12,8 @@ from PIL import Image
 
 from data.errors import DataError
 from data.lines import is_control
+from data.text.language_codes import UNSPACED
+from data.text.tokenisation import typed_words
 from modules.errors import ModelError
 from pipeline.engine.machine_errors import line_of
 from pipeline.errors import RecipeError
@@ -85,18 +87,19 @@ def scaled(picture: Image.Image | None) -> Image.Image | None:
     return picture.resize((width, height))
 
 
-def runs(words: Sequence[str], colours: Sequence[str | None]) -> str:
-    """Markdown of words; neighbours of the same colour are on one background."""
+def runs(words: Sequence[str], colours: Sequence[str | None], space: str = " ") -> str:
+    """Markdown of words with spaces between them; neighbours of the same colour are on one background."""
     shown = []
     for colour, some in groupby(zip(words, colours, strict=True), key=lambda pair: pair[1]):
-        text = " ".join(word for word, _ in some)
+        text = space.join(word for word, _ in some)
         shown.append(plain(text) if colour is None else coloured(text, colour))
-    return isolated(" ".join(shown))
+    return isolated(space.join(shown))
 
 
-def marked(text: str, other: str, colour: str) -> str:
-    """Markdown of a sentence; words that another sentence has not in their place are on a background."""
-    words = text.split()
-    blocks = SequenceMatcher(None, words, other.split(), autojunk=False).get_matching_blocks()
+def marked(text: str, other: str, colour: str, language: str) -> str:
+    """Markdown of a sentence; words that another one of its language has not in their place are on a background."""
+    words, others = (typed_words(one, language) for one in (text, other))
+    blocks = SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
     same = {place for block in blocks for place in range(block.a, block.a + block.size)}
-    return runs(words, [None if place in same else colour for place in range(len(words))])
+    colours = [None if place in same else colour for place in range(len(words))]
+    return runs(words, colours, "" if language in UNSPACED else " ")

@@ -100,7 +100,7 @@ def compare_translations(
             continue  # there is nothing to show
         rows = [(picture, [translations[system][place] for system in systems]) for place, picture in enumerate(seen)]
         for picture, texts in sorted(rows, key=lambda row: len(set(row[1])) == 1):  # those that differ first
-            _row(picture, [_title(exported, system, source, target) for system in systems], texts)
+            _row(picture, [_title(exported, system, source, target) for system in systems], texts, target)
 
 
 def _chosen(exported: ExportedModel, source: str, target: str, key: str) -> list[str]:
@@ -138,7 +138,7 @@ def _label(system: str) -> str:
     return "+".join([*(member.upper() for member in members), *([reranks] if reranks else [])])
 
 
-def _row(seen: PictureRegions, titles: Sequence[str], texts: Sequence[str]) -> None:
+def _row(seen: PictureRegions, titles: Sequence[str], texts: Sequence[str], language: str) -> None:
     """A picture, and beside it its translations: words that differ from the first are marked, and the first's own."""
     picture, *places = st.columns([2, *[10 / max(1, len(texts))] * len(texts)], vertical_alignment="center")
     if seen.picture is None:
@@ -149,4 +149,4 @@ def _row(seen: PictureRegions, titles: Sequence[str], texts: Sequence[str]) -> N
         other = texts[1 if number == 0 and len(texts) > 1 else 0]
         with place.container(border=True, gap="xxsmall"):
             st.caption(plain(title + (", the same" if number and text == other else "")))
-            st.markdown(marked(text, other, GREEN if number else BROWN))
+            st.markdown(marked(text, other, GREEN if number else BROWN, language))

@@ -4,6 +4,7 @@ from difflib import SequenceMatcher
 from itertools import combinations, cycle, islice
 from typing import NamedTuple
 
+from data.text.tokenisation import typed_words
 from pipeline.gallery.gallery import Gallery
 from pipeline.gallery.hits import Hit
 
@@ -88,13 +89,14 @@ def _rated(
     for first, second in combinations(range(len(hits)), 2):
         margin = float(min(preferred[first, second], preferred[second, first]))
         if translations[first] != translations[second] and margin > 0:
-            clear = back[first] == back[second] and _places(translations[first], translations[second]) == 1
+            clear = back[first] == back[second] and _places(translations[first], translations[second], target) == 1
             rank = (clear, margin + float(min(near[first], near[second])))
             pairs.append((rank, Ambiguous(sentence, target, (hits[first], hits[second]))))
     return pairs
 
 
-def _places(text: str, other: str) -> int:
+def _places(text: str, other: str, language: str) -> int:
     """In how many places two sentences differ."""
-    changes = SequenceMatcher(None, text.split(), other.split(), autojunk=False).get_opcodes()
+    words, others = (typed_words(one, language) for one in (text, other))
+    changes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
     return sum(change[0] != "equal" for change in changes)

@@ -13,8 +13,10 @@ from PIL import Image
 
 from data.batches.slots import parse_group
 from data.captions.described_images import DescribedImages
+from data.text.characters import lowered
 from data.text.languages import language_name
 from data.text.text_inputs import TextInput, WordVocabulary
+from data.text.tokenisation import CHARACTERS
 from modules.retrieval_models import RetrievalModel, model_class
 from modules.retrieval_models.encoded import encoded_captions, encoded_images
 from modules.retrieval_models.generated import drawn_pictures
@@ -132,7 +134,7 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         model, text = load_model(inputs["model"], pretrained)
         prepared = inputs["corpus"]
         images = DescribedImages(prepared / "captions.parquet", images_in(inputs), pictures_of(prepared), languages)
-        frequent = images.frequent_words(_WORDS)
+        frequent = images.frequent_words(_WORDS, getattr(text, "by", CHARACTERS))
         figures, known = {JOINT_SPACE: _joint_space(model, text, images, frequent, title)}, dict[str, list[str]]()
         if isinstance(text, WordVocabulary):
             known = known_words(chosen or frequent, text)
@@ -153,7 +155,10 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
             (folder / _file_of(tag)).write_bytes(png_of(pixels))
         log_pictures(log_folder(recipe, trained.name, trained.key), pictures)
         unknown = [
-            word for language, words in chosen.items() for word in words if word.lower() not in known.get(language, [])
+            word
+            for language, words in chosen.items()
+            for word in words
+            if lowered(word, language) not in known.get(language, [])
         ]
         return {"grounded": 0 if lacks else len(images.ids[:_GROUNDED]), "lacks": lacks, "unknown_words": unknown}
 
@@ -186,7 +191,7 @@ def _grounding(model: RetrievalModel, text: TextInput, images: DescribedImages, 
     (row,) = images.store.rows([image_id])
     regions, boxes = images.store.regions[row], images.store.boxes[row]
     captions = [(known[image_id], language) for language, known in images.captions.items() if image_id in known]
-    shown = grounded(model, text.encode, regions, captions)
+    shown = grounded(model, text.encode, regions, captions, getattr(text, "by", CHARACTERS))
     return grounding_figure(f"{title}: what it looks at in {image_id}", _picture(images, image_id), boxes, *shown)
 
 

@@ -52,10 +52,11 @@ def sentences(
             rows = _and([f"{name} {of_row['recall'].value:.1f}" for (_, name), of_row in found.items()])
             unsaid = "no row was validated, so none is called the best"
             said.append(f"{language_name(language)}: mean recall of {rows} %; {unsaid}.")
-    if not said:
+    missing = [f"{name} ({system})" for (system, name), row in own.items()
+               if not any(_figures(results, system, row.title(one), one) for one in settings.test)]  # fmt: skip
+    if len(missing) == len(own):
         return ["No row of the table has been trained and tested yet."]
-    missing = [f"{name} ({system})" for system, name in own
-               if not any(_figures(results, system, name, language) for language in settings.test)]  # fmt: skip
+    said = said or ["No row that has been tested was trained on a language of vse.test."]
     untrained = [f"Not trained and tested: {_and(missing)}; run {stage_command('vse')}."] if missing else []
     trained = [key for key in own if settings.of_row(key[1]).epochs]
     return [*said, *_gains(settings, own, compared), *untrained, *_distrust(own, trained, results)]

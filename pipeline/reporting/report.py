@@ -1,11 +1,12 @@
 """Stage report: every figure as a row, and tables of them in the terminal and in Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from torch import Tensor
 
+from data.text.languages import language_name
 from data.text.tokenisation import words_of
 from modules.metrics.rank_variance import mean_rank_variance, rank_variances
 from modules.metrics.translation import NO_METEOR, TER_FORM, bleu_of, bleu_statistics, by_image, paired_gain
@@ -160,11 +161,22 @@ class _ReportTables(Figures):
         heads = ["translator", *_SHOWN.values()]
         if all(row[6] in ("–", NOT_RUN) for row in table):  # without twins
             heads, table = heads[:6], [row[:6] for row in table]
-        metrics = [self.workspace.manifest(job)["metrics"] for job in jobs.values() if self.workspace.done(job)]
         if table:
-            signature = next((found["bleu_signature"] for found in metrics if "bleu_signature" in found), "sacreBLEU")
-            self.signatures += [f"BLEU: {signature}; tokenised: Moses, lower-cased", TER_FORM, NO_METEOR]
+            self.signatures += [*self._signatures(jobs), TER_FORM, NO_METEOR]
         return TextTable(f"Translation, {self.label}", heads, table)
+
+    def _signatures(self, jobs: Mapping[str, Job]) -> list[str]:
+        """That of each BLEU, with the languages that it is of where there are several."""
+        targets: dict[str, dict[str, None]] = {}
+        for name, job in jobs.items():
+            metrics = self.workspace.manifest(job)["metrics"] if self.workspace.done(job) else {}
+            if "bleu_signature" in metrics:
+                targets.setdefault(metrics["bleu_signature"], {})[language_name(_parts(name)[2])] = None
+        lines = []
+        for signature, of in (targets or {"sacreBLEU": {}}).items():
+            into = f" into {', '.join(of)}" if len(targets) > 1 else ""
+            lines.append(f"BLEU{into}: {signature}; tokenised: Moses, lower-cased")
+        return lines
 
     def gains(self, jobs: dict[str, Job]) -> TextTable:
         """Test BLEU of each system less that of the first of its direction, on the same sentences; not of NMT."""

@@ -14,7 +14,7 @@ from PIL import Image
 
 from data.text.function_words import is_content_word
 from data.text.languages import language_name
-from data.text.tokenisation import without_each_word
+from data.text.tokenisation import CHARACTERS, without_each_word
 from modules.retrieval_models import RetrievalModel
 from modules.retrieval_models.encoded import Encode, device_of, encoded_captions
 from modules.search.grounding import ground
@@ -57,8 +57,9 @@ class Side(NamedTuple):
 
 
 def grounded(
-    model: RetrievalModel, encode: Encode, regions: NDArray[np.floating], captions: Sequence[tuple[str, str]]
-) -> tuple[list[View], list[Side]]:
+    model: RetrievalModel, encode: Encode, regions: NDArray[np.floating], captions: Sequence[tuple[str, str]],
+    by: str = CHARACTERS,
+) -> tuple[list[View], list[Side]]:  # fmt: skip
     """What a model's heads and the words of captions look at in an image.
 
     Args:
@@ -66,6 +67,7 @@ def grounded(
         encode: the text input's.
         regions: (R, D) of the image.
         captions: of the image, each a text and its language.
+        by: what languages that are written without spaces are read by, as a `WordVocabulary` has it.
     """
     vectors = torch.from_numpy(regions.astype(np.float32)).to(device_of(model))
     real = vectors.new_ones(len(vectors), dtype=torch.bool)
@@ -73,14 +75,14 @@ def grounded(
         weights = model.region_weights(vectors[None], real[None])
     shares = np.empty((0, len(regions))) if weights is None else weights[0].float().cpu().numpy()
     heads = [View(f"head {number}", of_head) for number, of_head in enumerate(shares, 1)]
-    return heads, [_side(model, encode, vectors, real, *caption) for caption in captions]
+    return heads, [_side(model, encode, vectors, real, *caption, by) for caption in captions]
 
 
 def _side(
-    model: RetrievalModel, encode: Encode, regions: torch.Tensor, real: torch.Tensor, text: str, language: str
+    model: RetrievalModel, encode: Encode, regions: torch.Tensor, real: torch.Tensor, text: str, language: str, by: str
 ) -> Side:
     """A caption and its content words; of many, those that add most to the score; in the order of the caption."""
-    words, without = without_each_word(text, language)
+    words, without = without_each_word(text, language, by)
     with torch.no_grad():
         captions = encoded_captions(model, encode, [(sentence, language) for sentence in (text, *without)])
     effects, parts = (tensor.float().cpu().numpy() for tensor in ground(model, regions, real, captions))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional as F
 
+from data.text.characters import lowered
 from data.text.languages import language_name
 from data.text.text_inputs import WordVocabulary
 from modules.retrieval_models import RetrievalModel
@@ -37,7 +38,7 @@ _Box = tuple[float, float, float, float]  # left, bottom, right, top in inches
 def known_words(words: Mapping[str, Sequence[str]], vocabulary: WordVocabulary) -> dict[str, list[str]]:
     """Those of some words, by language, that the vocabulary has, in lower case; languages without one are left out."""
     entries = {language: vocabulary.words_of(language) for language in words}
-    known = {language: [word for word in map(str.lower, some) if word in entries[language]]
+    known = {language: [word for each in some if (word := lowered(each, language)) in entries[language]]
              for language, some in words.items()}  # fmt: skip
     return {language: some for language, some in known.items() if some}
 

@@ -37,6 +37,10 @@ def test_names_keep_their_capital_in_turkish() -> None:
     assert casing.apply("ırmak ve izmir", "x") == "Irmak ve İzmir"
 
 
+def test_georgian_sentences_begin_with_a_small_letter() -> None:
+    assert Casing.learn(["ორი ძაღლი"], "ka").apply("ორი ძაღლი", "Two dogs") == "ორი ძაღლი"
+
+
 def test_first_words_and_captions_in_capitals_teach_nothing() -> None:
     assert Casing.learn(CAPTIONS).forms == ["Ball", "Hund", "Hunde", "T-Shirt", "ein", "einen", "fängt", "rollt", "und"]
     assert Casing.learn(["ein Ball", "ein ball", "ein ball"]).forms == ["ball"]

@@ -51,6 +51,7 @@ def test_a_letter_with_its_marks_is_a_word(language: str) -> None:
         ("\u200fكلب يجري\u200f.", "كلب يجري.", "ar"), ("can\u00adada", "canada", "en"), ("\ufeffa dog", "a dog", "en"),
         ("two\u200bdogs", "two dogs", "en"), ("❤️", "❤", "en"), ("ﾎﾞｰﾙ", "ボール", "ja"),
         ("３個 Ｔシャツ", "3個 tシャツ", "ja"),
+        ("\u0e40\u0e40มว", "\u0e41มว", "th"), ("\u0ec0\u0ec0ມວ", "\u0ec1ມວ", "lo"),
         ("ก\u0e4d\u0e32ลัง", "กำลัง", "th"), ("м\u02bcяч", "м'яч", "uk"), ("كـــرة", "كرة", "ar"), ("ﬁsh", "fish", "en"),
         ("gru\u0308n", "grün", "de"), ("Ϊ\u0301", "ΐ", "el"), ("İnce", "ince", "tr"), ("IŞIKLI", "ışıklı", "tr"),
     ],

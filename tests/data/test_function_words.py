@@ -26,6 +26,7 @@ def test_words_of_many_sentences_come_first_each_sentence_counting_once() -> Non
 def test_a_sentence_without_each_of_its_words() -> None:
     assert without_each_word("a  red Bat.", "en") == (["a", "red", "Bat."], ["red Bat.", "a Bat.", "a red"])
     assert without_each_word("赤い 球", "ja") == (["赤", "い", "球"], ["い球", "赤球", "赤い"])
+    assert without_each_word("赤いLED", "ja") == (["赤", "い", "LED"], ["いLED", "赤LED", "赤い"])
     assert without_each_word("bat", "en") == (["bat"], [""])
     assert without_each_word(" ", "en") == ([], [])
 

@@ -3,7 +3,7 @@
 import pytest
 
 from data.text.language_codes import NLLB
-from data.text.languages import detect_languages, language_name, language_of
+from data.text.languages import detect_languages, in_its_script, language_name, language_of
 
 ENGLISH = ["a dog runs on the beach", "two children are playing in the garden", "a man in a red shirt stands there"]
 GERMAN = ["ein Hund rennt am Strand", "zwei Kinder spielen im Garten", "ein Mann im roten Hemd steht dort"]
@@ -36,6 +36,14 @@ def test_languages_of_captions(captions: list[str], languages: list[str]) -> Non
 def test_a_word_of_another_script_is_read_as_one_of_a_language_with_spaces(languages: list[str]) -> None:
     assert language_of("лев", languages) in ("en", "de")
     assert language_of("лев", ["ja", "th"]) in ("ja", "th")
+
+
+def test_scripts_of_japanese_count_together() -> None:
+    for text in ("走る", "コーヒー", "犬とボール", "人々", "ー", "Tシャツの男"):  # of two or three
+        assert in_its_script(text, ["en", "ja"]) == ["ja"]
+    assert in_its_script("我の狗在草地上", ["en", "zh"]) == ["zh"]
+    assert in_its_script("a犬", ["en", "ja", "ru"]) == ["en", "ja", "ru"]
+    assert in_its_script("2 !", ["en", "ja"]) == ["en", "ja"]
 
 
 @pytest.mark.parametrize("captions", [[], ["12", "!"], ["a photo"] * 24, ["a photo", "image"] * 100, ["IMG", "DSC"]])

@@ -51,6 +51,8 @@ def test_sub_words_read_every_word_but_those_with_an_unknown_piece(tmp_path: Pat
     nllb = TranslatorTokens(str(save_nllb(tmp_path / "nllb", ["a red dog"])), "en-de")
     assert nllb.read_words("a red dog", "en") == (3, [], False, False)
     assert nllb.read_words("a 犬", "en").unknown == ["犬"]
+    assert tokens.read_words("a犬 DOG 象", "zh") == (4, ["犬", "象"], False, False)  # no spaces between words
+    assert nllb.read_words("犬a象", "ja") == (3, ["犬", "象"], False, False)
 
 
 def test_a_translator_knows_the_words_of_its_sentences_and_those_made_of_their_parts(tmp_path: Path) -> None:

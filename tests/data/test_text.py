@@ -237,7 +237,13 @@ def test_tokens_have_one_space_between_them(text: str) -> None:
     [
         ("istanbul'da bir kedi var.", "tr"), ("istanbul'da 'dur' yazıyor.", "tr"), ("levhada 'dur' yazıyor.", "tr"),
         ("м'яч лежить.", "uk"), ("напис 'стоп' тут.", "uk"), ("м'яч і п'ять 'слів'.", "uk"),
-        ("l'home és a l'esquerra.", "ca"), ("diu 'stop' i prou.", "ca"), ("یہ سرخ ہے۔", "ur"), ("ቀይ ነው።", "am"),
+        ("l'home és a l'esquerra.", "ca"), ("diu 'stop' i prou.", "ca"),
+        ("גבר בג'ינס וג'קט.", "he"), ("שלט 'עצור' כאן.", "he"), ('חייל צה"ל ליד צ׳יפס וצה״ל.', "he"),
+        ('הוא "טוב".', "he"),
+        ("ng'ombe na ng'ombe.", "sw"), ("d'kand an d'mamm.", "lb"), ("s'ka qen, 'po'.", "sq"), ("m'ap kouri.", "ht"),
+        ("foto's van baby's en zo'n hond.", "nl"), ("'s avonds een 'rood' licht.", "nl"), ("d'fhear an t-uisce.", "ga"),
+        ("'n man en 'n hond se foto's.", "af"), ("'n bord met 'stop' daarop.", "af"), ("མི་ཞིག་རྒྱུག་གོ།", "bo"),
+        ("یہ سرخ ہے۔", "ur"), ("ቀይ ነው።", "am"),
     ],
 )  # fmt: skip
 def test_apostrophes_inside_words_and_full_stops_are_joined_again(text: str, language: str) -> None:

@@ -15,6 +15,7 @@ from data.captions.table import Caption, write_captions
 from data.pictures.pixels import open_images
 from data.pictures.regions import RegionStore, write_regions
 from data.text.text_inputs import WordVocabulary
+from data.text.tokenisation import WORDS as BY_WORDS
 from modules.retrieval_models import RetrievalModel, build_model, model_class
 from modules.search.joint_space import encoded_contents, farthest, t_sne
 from pipeline.reporting.drawings import _grounding, _joint_space, generation_sheet
@@ -138,6 +139,8 @@ def test_word_vectors_are_those_of_the_chosen_words(shared: bool) -> None:
     model = build_model("gxn", region_dim=D, vocabulary_size=len(vocabulary), languages=["de", "en"], dim=8, word_dim=6)
     with torch.no_grad():  # the vector of a word is the number of its place alone
         model.word_tables[0].weight.copy_(torch.eye(len(vocabulary))[:, :6])
+    turkish = WordVocabulary.build(["ışıklı inek"], ["tr"], 1, shared)
+    assert known_words({"tr": ["Işıklı", "İnek", "at"]}, turkish) == {"tr": ["ışıklı", "inek"]}
     figure = plane_figure("of $5", "how", word_vectors(model, vocabulary, words), words)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["words, English", "words, German"]
@@ -243,6 +246,17 @@ def test_images_are_those_that_are_described_in_all_languages_or_else_in_the_fir
     parts = _grounding(model, text, apart, "a", "t").subfigs
     assert "English: “a bat”" in {one.get_suptitle().strip() for part in parts for one in part.subfigs}
     _joint_space(model, text, apart, apart.frequent_words(25), "t")
+
+
+def test_words_of_chinese_are_drawn_whole_where_the_model_reads_words(tmp_path: Path) -> None:
+    pytest.importorskip("rjieba")
+    write_regions(tmp_path / "regions", ["a"], [(REGIONS[0], BOXES)])
+    write_captions([Caption("a", "x", "zh", "红色的自行车", "test")], tmp_path / "captions.parquet")
+    images = DescribedImages(tmp_path / "captions.parquet", open_images(tmp_path / "regions"), {}, ["zh"])
+    text = WordVocabulary.build(images.texts["zh"], ["zh"], 1, by=BY_WORDS)
+    assert images.frequent_words(9, BY_WORDS) == {"zh": ["的", "红色", "自行车"]}
+    model = build_model("san", region_dim=D, vocabulary_size=len(text), languages=["zh"], dim=8, word_dim=6).eval()
+    assert {"红色", "自行车"} <= {*texts(_grounding(model, text, images, "a", "t"))}
 
 
 def test_a_language_without_captions_of_the_images_has_no_line_of_generated_captions() -> None:

@@ -8,6 +8,7 @@ from pipeline.app.page_results import coloured_words
 from pipeline.app.page_text import BLUE, RED, coloured, marked
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
+from pipeline.gallery.examples import _places
 from pipeline.gallery.explanation import Word, explain
 from pipeline.gallery.gallery import Gallery
 from tests.pipeline.tiny import Tiny
@@ -77,6 +78,8 @@ def test_words_have_the_colour_of_their_region_s_frame() -> None:
 
 
 def test_words_that_differ_are_marked() -> None:
-    assert marked("ein großer schläger", "eine große fledermaus", RED) == coloured("ein großer schläger", RED)
-    assert marked("oben ein <b>", "oben ein hut", RED) == f"oben ein {coloured('<b>', RED)}"
-    assert marked("oben ein hut", "oben ein hut", RED) == "oben ein hut"
+    assert marked("ein großer schläger", "eine große fledermaus", RED, "de") == coloured("ein großer schläger", RED)
+    assert marked("oben ein <b>", "oben ein hut", RED, "de") == f"oben ein {coloured('<b>', RED)}"
+    assert marked("oben ein hut", "oben ein hut", RED, "de") == "oben ein hut"
+    assert marked("白い犬が走る。", "黒い犬が走る。", RED, "ja") == f"{coloured('白', RED)}い犬が走る。"
+    assert (_places("白い犬が", "黒い犬が", "ja"), _places("白い犬が", "黒い犬と", "ja")) == (1, 2)

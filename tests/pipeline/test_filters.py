@@ -118,6 +118,17 @@ def test_filters_that_make_no_sense_are_one_line(tiny: Tiny, settings: list[str]
         tiny.recipe(*settings)
 
 
+def test_a_filter_s_model_may_read_the_captions_that_are_filtered(tiny: Tiny) -> None:
+    """The example of `.docs/pages/translation.md`, whose paths do not name them again."""
+    recipe = tiny.recipe(
+        "--augment.paths=[mt:en-de@fits]", "--augment.filters.fits={by: image, retrieval: {row: mt-f}}",
+        "--vse.rows={mt-f: [en/human, 'de/mt:en-de'], fits: [en/human, 'de/mt:en-de@fits']}", "--vse.only=[mt-f, fits]",
+    )  # fmt: skip
+    graph = Graph(recipe, tiny.workspace)
+    (row, _), kept = graph.rows, graph.synthesis["mt:en-de@fits"]
+    assert row.job.key in {job.key for job in kept.inputs.values()}
+
+
 def test_another_model_filters_on_the_row_of_a_dual_encoder() -> None:
     """It has words and options of its own."""
     recipe = load_recipe("scenes", [

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.text.reading import Words, reading_of
 from data.text.text_inputs import WordVocabulary
+from data.text.tokenisation import WORDS
 from modules.search.fit import Fit, nearest_others, sampled
 from modules.search.index import VectorIndex
 from modules.search.shards import ShardedIndex
@@ -56,6 +57,11 @@ def test_random_queries_are_of_words_in_the_script_of_their_language() -> None:
     vocabulary = WordVocabulary(["<pad>", "<unk>", "red", "kırmızı", "赤", "い", "أحمر", "2"])
     assert {language: vocabulary.words_in_script(language) for language in ("ja", "ar", "tr")} == {
         "ja": ["赤", "い", "2"], "ar": ["أحمر", "2"], "tr": ["red", "kırmızı", "2"]
+    }  # fmt: skip
+    japanese = ["赤い", "走る", "コーヒー", "人々", "ー", "消しゴム"]  # of two or three scripts
+    vocabulary = WordVocabulary(["<pad>", "<unk>", "red", *japanese], by=WORDS)
+    assert {language: vocabulary.words_in_script(language) for language in ("ja", "en", "th")} == {
+        "ja": japanese, "en": ["red"], "th": []
     }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """What the report says first: where not every row was validated, and of gains."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -16,10 +18,11 @@ from tests.pipeline.finished import finish, scores
 
 
 def sentences(
-    workspace: Workspace, validated: dict[str, float], *rows: str, captions: int = 120, untrained: str = ""
-) -> list[str]:
+    workspace: Workspace, validated: dict[str, float], *rows: str, captions: int = 120, untrained: str = "",
+    more: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
     """What a report says first, of rows of the same test figures on 120 images, of which some were validated."""
-    recipe = load_recipe("scenes", [f"--vse.only=[{','.join(rows)}]", "--vse.test=[en]"])
+    recipe = load_recipe("scenes", [*more, f"--vse.only=[{','.join(rows)}]", "--vse.test=[en]"])
     for row in (row for row in Graph(recipe, workspace).rows if row.name != untrained):
         found = np.ones(captions, dtype=int)
         files = {"text_to_image": found, "image_to_text": np.pad(found, (0, 120 - captions)),
@@ -63,6 +66,14 @@ def test_rows_that_are_not_trained_are_named(workspace: Workspace) -> None:
 
 def test_of_rows_that_are_all_trained_none_is_named(workspace: Workspace) -> None:
     assert not any("Not trained" in line for line in sentences(workspace, {}, "none", "mt-f"))
+
+
+@pytest.mark.parametrize("rows", [("none", "german"), ("german",)])
+def test_a_row_that_did_not_learn_the_test_s_language_is_not_called_untrained(workspace: Workspace, rows) -> None:
+    first, *others = sentences(workspace, {}, *rows, more=["--vse.rows.german=[de/human]"])
+    assert not any("Not trained" in line for line in others)
+    alone = "No row that has been tested was trained on a language of vse.test."
+    assert (first == alone) == (rows == ("german",))
 
 
 @pytest.mark.parametrize(("captions", "said"), [(120, False), (20, True)])

@@ -45,6 +45,20 @@ def test_tables_average_seeds_and_say_what_was_not_run(here, tmp_path, capsys):
     assert {row["metric"] for row in found if row["system"] == "mt"} == {"bleu"}
 
 
+def test_each_signature_of_bleu_is_shown_with_its_languages(here, capsys):
+    recipe = load_recipe("scenes", [*OVERRIDES, "--mmt.directions=[en-de,de-en,en-ja]"])
+    translators = Graph(recipe, here).translators
+    signatures = {"mt-en-ja": "tok:char", "mt-en-de": "tok:13a", "mmt-de-en": "tok:13a"}
+    for name, signature in signatures.items():
+        finish(here, translators[name], {"test_bleu": 31.5, "bleu_signature": signature})
+    report(Graph(recipe, here))
+    lines = (here.root / "scenes/report/report.md").read_text().splitlines()
+    assert sorted(line for line in lines if line.startswith("- BLEU")) == [
+        "- BLEU into German, English: tok:13a; tokenised: Moses, lower-cased",
+        "- BLEU into Japanese: tok:char; tokenised: Moses, lower-cased",
+    ]
+
+
 @pytest.mark.parametrize(
     ("sources", "kind"),
     [({"human"}, None), ({"human", "mt:en-de"}, "Translated captions"), ({"text:mt:en-de"}, "Translated captions"),
