@@ -204,7 +204,8 @@ def check_files(folder: Path) -> dict[str, Any]:
         if Path(name).suffix not in _KINDS:
             raise RecipeError(f"{folder / name}: a file of this kind is not loaded; expected {', '.join(_KINDS)}")
         if name not in OF_OWNERS and digest_of(folder / name) != files[name]:
-            raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again")
+            raise RecipeError(f"{folder / name}: is not what was exported; get the model folder again (one of the hub: "
+                              "`hf download NAME --force-download`)")  # fmt: skip
     if foreign := sorted(present - files.keys() - OF_OWNERS):
         raise RecipeError(f"{folder / foreign[0]}: was not exported; move it out of the model folder")
     return about
