@@ -14,6 +14,7 @@ from tests.modules.dual_networks import save
 
 
 def test_bars_of_downloads_are_shown_where_those_of_loading_weights_are_not() -> None:
+    hf.utils.logging.enable_progress_bar()
     with quiet():
         assert not hf.utils.logging.is_progress_bar_enabled()
         assert not are_progress_bars_disabled()

@@ -103,7 +103,7 @@ def test_the_first_dual_encoder_of_the_cache_or_else_of_the_hub_is_taken(monkeyp
     monkeypatch.undo()
     nothing = networks.choose_dual_encoder(None, [])  # tests are offline
     assert nothing.model is None
-    assert "offline mode is enabled" in nothing.why
+    assert "HF_HUB_OFFLINE is set" in nothing.why
 
 
 def test_without_a_dual_encoder_the_cost_and_the_way_to_one_are_said(tmp_path: Path, mine: Path, capsys) -> None:

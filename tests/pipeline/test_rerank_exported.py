@@ -176,7 +176,7 @@ def test_a_sentence_is_translated_in_two_places_of_the_page(reranked: Tiny, fold
 
 def test_the_page_offers_all_systems_side_by_side(reranked: Tiny, folder: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # Streamlit replaces it
-    monkeypatch.setattr("pipeline.app.page_translation.marked", lambda text, other, colour: text)
+    monkeypatch.setattr("pipeline.app.page_translation.marked", lambda text, *_: text)
     picture = next(iter(pictures_of(reranked.job("corpus")).values()))
     page = AppTest.from_function(compares, default_timeout=60, args=(str(folder), str(picture), "picture")).run()
     assert not page.exception
