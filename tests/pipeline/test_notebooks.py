@@ -1,6 +1,7 @@
 """The notebooks of the site run from top to bottom."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -41,7 +42,23 @@ def test_own_pictures(tmp_path: Path) -> None:
     assert "error:" not in told
 
 
-@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+EACH = pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+
+
+@EACH
+def test_what_is_imported_is_there(path: Path) -> None:
+    """The whole notebooks are run by `make test-long` only."""
+    sources = [one.source for one in nbformat.read(path, as_version=4).cells if one.cell_type == "code"]
+    imports = [
+        line for source in sources for line in source.splitlines()
+        if re.match(r"(from|import) (bildwort|data|modules|pipeline)\b", line)
+    ]  # fmt: skip
+    assert imports
+    for line in imports:
+        exec(line, {})
+
+
+@EACH
 def test_outputs_name_no_path_of_a_machine(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert str(Path.home()) not in text
