@@ -61,14 +61,15 @@ def test_another_network_is_another_corpus(tmp_path: Path, capsys) -> None:
     """The key knows the weights of a network that lies here, and a missing one is told before anything is read."""
     made = Tiny(tmp_path / "made")
     network = make_network("siglip", tmp_path / "network")
-    chosen = [f"--regions.model={network}", "--regions.regions=2"]
-    assert made.main("prepare", *chosen) == 0
+    found = f"regions: {{model: {network}, regions: 2}}"
+    made.yaml.write_text(made.yaml.read_text().replace("regions: {regions: 3, size: 64}", found))
+    assert made.main("prepare") == 0
     make_network("siglip", tmp_path / "network", layers=2)
     capsys.readouterr()
-    assert made.main("prepare", *chosen) == 0
+    assert made.main("prepare") == 0
     assert "is up to date" not in capsys.readouterr().out
     assert len([one for one in (made.workspace.root / "jobs" / "corpus").iterdir() if one.is_dir()]) == 2
     shutil.rmtree(network)
-    assert made.main("prepare", *chosen) == 1
+    assert made.main("prepare") == 1
     told = capsys.readouterr()
     assert "no vision model of transformers there" in " ".join((told.out + told.err).split())
