@@ -19,6 +19,7 @@ def require_peft() -> None:
 def add_adapters(network: nn.Module, parts: Sequence[str], rank: int) -> None:
     """Put an adapter beside each projection of the attention layers in some parts of a network.
 
+    Of attention as in BERT the output projection is left out, as it is called like that of the layer behind it.
     SigLIP's pooling head is left out: its attention is one of torch's own, which reads its weights itself, so an
     adapter beside them would never be read nor trained. All other weights are frozen.
 
