@@ -1,8 +1,8 @@
 """Stage prepare: a corpus becomes a caption table, a parallel table, a region store and a data report."""
 
 import json
+import os
 import shutil
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from data.corpora import Corpus
 from data.corpora.registry import CORPORA
 from data.findings.checks import NO_PICTURE, UNREADABLE, Finding
 from data.findings.report import DataReport, data_report
-from data.lines import read_lines
+from data.lines import read_lines, read_text
 from data.pictures.extractor import EXTRACTOR_VERSION, Extractor
 from data.pictures.folder import pictures_in
 from data.pictures.regions import RegionStore, standardise, write_regions
@@ -136,11 +136,11 @@ def pictures_of(corpus: Path) -> dict[str, Path]:
     """Image id → picture file of a prepared corpus; empty where the pictures are not at hand.
 
     Raises:
-        RecipeError: the corpus is damaged.
+        RecipeError, DataError: the corpus is damaged.
     """
-    root = corpus
-    with suppress(FileNotFoundError):  # of a corpus that makes its own pictures
-        root = Path((corpus / _ROOT).read_text(encoding="utf-8"))
+    root, named = corpus, corpus / _ROOT
+    if os.path.lexists(named):  # a corpus that makes its own pictures has none
+        root = Path(read_text(named, "the folder of its pictures"))
     return {name: root / path for name, path in about_corpus(corpus)["pictures"].items()}
 
 
@@ -240,5 +240,5 @@ def _write_about(content: Corpus, folder: Path, root: Path | None) -> None:
 
 def _follow(root: Path, noted: Path) -> None:
     """Note that the data of a prepared corpus lies elsewhere now, so that its pictures are found."""
-    if noted.is_file() and noted.read_text(encoding="utf-8") != (place := str(root.absolute())):
+    if noted.is_file() and noted.read_bytes() != (place := str(root.absolute())).encode():
         write_atomically(noted, place)

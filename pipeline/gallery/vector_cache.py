@@ -90,7 +90,7 @@ class VectorCache:
                 with safe_open(self.folder / name, "numpy") as file:
                     part = file.get_tensor(array) if len(rows) > _FEW else file.get_slice(array)
                     taken = [part[number] for _, number in rows]
-            except (OSError, SafetensorError) as error:
+            except (OSError, SafetensorError, TypeError) as error:  # TypeError: numbers that numpy does not have
                 raise GalleryError(
                     f"{self.folder / name}: not readable ({error}); open the gallery again, or run "
                     f"{to_index(self.folder.parents[2])}"

@@ -25,7 +25,7 @@ from pipeline.recipes.yaml_files import laid_over, mapping_of, read_mapping
 
 _COMMAND_LINE = "the command line"
 _OTHERS = ("--mmt.network=", "--vse.model=", "--vse.pretrained=", "--vse.image_encoder=")
-_BASES, _SHOWN = 20, 300  # recipes below one another; letters of a name in an error
+_BASES, _SHOWN, _DEEPEST = 20, 300, 20  # recipes below one another; letters of a name in an error; dots of a key
 _READ_OF_BORROWED = {"directions", "systems", "pretrained", "trainer"}
 _OF_CAPTIONS = {"paths", "searches", "filters", "captioner", "translators"}
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -272,6 +272,8 @@ def _parse_override(argument: str) -> dict[str, Any]:
     key, equals, text = argument.removeprefix("--").partition("=")
     if not argument.startswith("--") or not equals or not key:
         raise RecipeError(f"argument {argument!r}: expected --section.key=value")
+    if key.count(".") > _DEEPEST:
+        raise RecipeError(f"argument {argument[:_SHOWN]!r}: no setting has so many parts; expected --section.key=value")
     try:
         value = parse_yaml(text)
     except ValueError as error:

@@ -117,7 +117,7 @@ class Watch:
         writes = event == "open" and (arguments[2] or 0) & _WRITING
         opened = os.path.realpath(os.fsdecode(arguments[0])) if event == "open" and _is_path(arguments[0]) else None
         for real in [*real_ones, *([opened] if opened is not None and writes else [])]:
-            if not f"{real}{os.sep}".startswith(self._writable):
+            if not f"{real}{os.sep}".startswith(self._writable) and "__pycache__" not in real:
                 self._report("writes outside of its folder", place_of(sys._getframe(2)))
         if opened is not None and not writes:
             real = opened

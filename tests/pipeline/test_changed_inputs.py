@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from data.errors import DataError
 from pipeline.corpus import prepare
 from pipeline.engine.artifacts import read_json, read_manifest, read_rows
 from pipeline.engine.machine_errors import line_of, of_machine
@@ -78,6 +79,14 @@ def test_pictures_of_a_folder_that_is_moved_are_found_again(folder: Path, tmp_pa
     assert then == {name: moved / path.relative_to(folder) for name, path in first.items()}
     assert len(then) == 12
     assert all(path.is_file() for path in then.values())
+    noted = corpus / "root.txt"
+    noted.write_bytes(b"\xff")
+    with pytest.raises(DataError, match=r"root\.txt:1: not UTF-8"):
+        prepare.pictures_of(corpus)
+    noted.unlink()
+    noted.symlink_to(noted)
+    with pytest.raises(DataError, match=r"root\.txt: .*symbolic links"):
+        prepare.pictures_of(corpus)
 
 
 def test_pictures_that_are_made_here_move_with_the_artifacts(tmp_path: Path, monkeypatch) -> None:

@@ -104,6 +104,11 @@ def test_a_setting_without_a_value_is_one_line(given: list[str]) -> None:
         split_settings(given)
 
 
+def test_a_setting_of_too_many_parts_is_one_line() -> None:
+    with pytest.raises(RecipeError, match=r"^argument '--a\.a\..*': no setting has so many parts"):
+        load_recipe("scenes", [f"--{'a.' * 5000}a=1"])
+
+
 def test_both_forms_of_a_setting_do_the_same(fresh: Tiny, capsys) -> None:
     for setting in (["--vse.epochs", "none"], ["--vse.epochs=none"]):
         assert fresh.main("vse", *setting) == 1

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from pipeline.errors import RecipeError
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.gallery import Gallery
+from pipeline.gallery.hits import GalleryError
 from pipeline.gallery.indexing import update_gallery
 from pipeline.gallery.picture_sources import PictureFolder
 from pipeline.gallery.vector_cache import VectorCache
@@ -24,6 +27,16 @@ def test_parts_give_rows_in_the_order_asked_for(tmp_path: Path) -> None:
     again.keep({"c"})
     assert "a" not in VectorCache(tmp_path)
     assert "c" in VectorCache(tmp_path)
+
+
+def test_numbers_that_numpy_does_not_have_are_one_line(tmp_path: Path) -> None:
+    VectorCache(tmp_path).add(["a"], {"x": np.array([[1.0]], np.float16)})
+    (file,) = tmp_path.glob("*.safetensors")
+    with safe_open(file, "pt") as kept:
+        tensors, metadata = {name: kept.get_tensor(name) for name in kept.keys()}, kept.metadata()  # noqa: SIM118
+    save_file(tensors | {"x": tensors["x"].bfloat16()}, file, metadata)
+    with pytest.raises(GalleryError, match=r"\.safetensors: not readable"):
+        VectorCache(tmp_path).take(["a"], "x")
 
 
 def test_what_is_kept_of_pictures_is_listed_once_and_again_after_an_update(
