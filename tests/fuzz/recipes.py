@@ -96,7 +96,7 @@ class Recipes(Reader):
             shown = case.work / "shown.yaml"
             shown.write_text(case.said[-2], encoding="utf-8")
             again = case.call(lambda: load_recipe(str(shown)))
-            of_call = ("lent", "variant", "table_variant", "below_tables", "not_of_tables")
+            of_call = ("lent", "refused", "variant", "table_variant", "below_tables", "not_of_tables")
             own = {name: getattr(recipe, name) for name in ("name", "tables", "file", *of_call)}
             plain = None if again is None else replace(again, **own)
             case.check(plain is not None, "a shown recipe cannot be loaded", case.said[-1])
