@@ -40,6 +40,9 @@ if TYPE_CHECKING:  # takes a second to import
 class TextInput(Protocol):
     """How a retrieval model turns text into token numbers; chosen by the model, saved with its weights."""
 
+    by: str
+    """What languages that are written without spaces are shown by: `CHARACTERS` or `WORDS`, as `words_of` has it."""
+
     def encode(self, text: str, language: str) -> list[int]:
         """Token numbers of a sentence, never empty, at most `MAX_TOKENS`."""
 
@@ -70,6 +73,8 @@ class PretrainedTokens:
     Raises:
         DataError: there is no tokenizer.
     """
+
+    by = CHARACTERS
 
     def __init__(self, name: str, longest: int | None = None, lower: bool = False) -> None:
         from transformers import AutoTokenizer

@@ -92,6 +92,8 @@ class KnownSentences:
         DataError: a folder is damaged.
     """
 
+    by = PretrainedTokens.by
+
     def __init__(self, tokens: PretrainedTokens, folders: Sequence[Path]) -> None:
         self.tokens, self.folders = tokens, list(folders)
         self._numbers: dict[str, int] = {}

@@ -34,14 +34,23 @@ def ask_hub() -> str:
 @cache
 def revision_of(name: str) -> str | None:
     """The commit that a name on the hub stands for now; None for a folder, and where nothing is known of the name."""
+    try:
+        return commit_of(name)
+    except Exception:  # whoever loads the network says what is wrong
+        return None
+
+
+def commit_of(name: str, revision: str = "main") -> str | None:
+    """The commit that a revision of a name on the hub stands for now; None for a folder.
+
+    Raises:
+        OSError: neither the hub nor its cache has such a network.
+    """
     from transformers.utils.hub import cached_file, extract_commit_hash
 
     if Path(name).is_dir():
         return None
     ask_hub()
-    try:
-        with quiet():
-            commit: str | None = extract_commit_hash(cached_file(name, "config.json"), None)
-    except Exception:  # whoever loads the network says what is wrong
-        return None
+    with quiet():
+        commit: str | None = extract_commit_hash(cached_file(name, "config.json", revision=revision), None)
     return commit

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
-from modules.pretrained.hub import ask_hub
+from modules.pretrained.hub import commit_of
 from modules.pretrained.quiet import quiet, require_weights
 from modules.translators.beam import BeamSettings, Hypothesis
 from modules.translators.sampling import SampleSettings, random_numbers, sampled
@@ -209,17 +208,12 @@ def configuration(name: str, revision: str | None, where: str, what: str) -> tup
         ModelError: there is none.
     """
     from transformers import AutoConfig  # takes seconds to import
-    from transformers.utils.hub import cached_file
 
-    if not Path(name).is_dir():
-        ask_hub()
     try:
-        config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
-        path = cached_file(name, "config.json", revision=revision or "main")
+        commit = commit_of(name, revision or "main")
+        return AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False), commit
     except Exception as error:  # a damaged configuration can raise anything
         raise not_found(where, what, error) from None
-    place = Path(str(path)).parent
-    return config, place.name if place.parent.name == "snapshots" and not Path(name).is_dir() else None
 
 
 def load_network(kind: Any, name: str, revision: str | None, where: str, what: str) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data.text.tokenisation import CHARACTERS, without_each_word
+from data.text.tokenisation import without_each_word
 from modules.search.grounding import Grounding, ground
 from pipeline.export.exported_model import ExportedModel
 
@@ -39,7 +39,7 @@ def explain(exported: ExportedModel, query: str, language: str, regions: NDArray
         RecipeError: the model does not know the language, or reads regions of another width.
     """
     exported.require_width(regions)
-    words, without = without_each_word(query, language, getattr(exported.text, "by", CHARACTERS))
+    words, without = without_each_word(query, language, exported.text.by)
     captions = exported.encode_captions([query, *without], language)[:]  # 1 + W
     pictures = torch.from_numpy(regions.astype(np.float32))
     seen = torch.ones(regions.shape[1], dtype=torch.bool)

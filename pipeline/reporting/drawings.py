@@ -16,7 +16,6 @@ from data.captions.described_images import DescribedImages
 from data.text.characters import lowered
 from data.text.languages import language_name
 from data.text.text_inputs import TextInput, WordVocabulary
-from data.text.tokenisation import CHARACTERS
 from modules.retrieval_models import RetrievalModel, model_class
 from modules.retrieval_models.encoded import encoded_captions, encoded_images
 from modules.retrieval_models.generated import drawn_pictures
@@ -134,7 +133,7 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         model, text = load_model(inputs["model"], pretrained)
         prepared = inputs["corpus"]
         images = DescribedImages(prepared / "captions.parquet", images_in(inputs), pictures_of(prepared), languages)
-        frequent = images.frequent_words(_WORDS, getattr(text, "by", CHARACTERS))
+        frequent = images.frequent_words(_WORDS, text.by)
         figures, known = {JOINT_SPACE: _joint_space(model, text, images, frequent, title)}, dict[str, list[str]]()
         if isinstance(text, WordVocabulary):
             known = known_words(chosen or frequent, text)
@@ -191,7 +190,7 @@ def _grounding(model: RetrievalModel, text: TextInput, images: DescribedImages, 
     (row,) = images.store.rows([image_id])
     regions, boxes = images.store.regions[row], images.store.boxes[row]
     captions = [(known[image_id], language) for language, known in images.captions.items() if image_id in known]
-    shown = grounded(model, text.encode, regions, captions, getattr(text, "by", CHARACTERS))
+    shown = grounded(model, text.encode, regions, captions, text.by)
     return grounding_figure(f"{title}: what it looks at in {image_id}", _picture(images, image_id), boxes, *shown)
 
 
