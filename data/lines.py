@@ -3,6 +3,8 @@
 import codecs
 import gzip
 import io
+import math
+import re
 import unicodedata
 import zlib
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from data.errors import BadLines, BadLinesError, DataError
 WORD_VECTORS = (".vec", ".vec.gz", ".bin")
 """Endings of the names of files with word vectors (`data.vectors.published_vectors`)."""
 _CONTROLS = {"Cc", "Cs", "Zl", "Zp"}  # controls, half characters, and separators of lines and paragraphs
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _SMALL, _RATIO = 2**26, 100  # bytes that any file may hold; of text, packed to how many times as little
 
@@ -28,6 +31,16 @@ def is_control(character: str) -> bool:
         [False, False, False, True, True, True, True]
     """
     return not character.isprintable() and (unicodedata.category(character) in _CONTROLS or character in _TURNING)
+
+
+def number_of(text: str) -> float:
+    """A number as files write it; NaN for any other text, and for one that `float` alone would read (`0_5`, `nan`).
+
+    Examples:
+        >>> [number_of(text) for text in ("0.5", "-1e3", "0_5", "inf")]
+        [0.5, -1000.0, nan, nan]
+    """
+    return float(text) if _NUMBER.fullmatch(text) else math.nan
 
 
 def read_lines(path: Path, expected: str, bad: BadLines | None = None) -> list[str]:

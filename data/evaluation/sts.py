@@ -4,12 +4,11 @@ A set is two files: the pairs, two sentences and a TAB between them, `STS2014.in
 the same lines, `STS2014.gs.images.txt`. A pair without a gold score does not count.
 """
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from data.errors import DataError
-from data.lines import read_lines
+from data.lines import number_of, read_lines
 
 HIGHEST = 5.0
 """Gold score of two sentences that mean the same; 0 is that of two that have nothing in common."""
@@ -92,10 +91,7 @@ def _score(line: str, where: str) -> float | None:
     text = line.strip()
     if not text:
         return None
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
+    score = number_of(text)
     if not 0 <= score <= HIGHEST:  # NaN neither
         raise DataError(f"{where}: gold score {text!r}; expected a number from 0 to 5, or nothing")
     return score

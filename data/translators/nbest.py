@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.errors import DataError
-from data.lines import read_lines
+from data.lines import number_of, read_lines
 
 _EXPECTED = "`sentence ||| translation ||| features ||| score`, a candidate a line"
 _NAME = re.compile(r"[^\s=|]+[=:]")
@@ -159,10 +159,7 @@ def _read_features(path: Path, count: int, lists: Path) -> list[dict[str, float]
 
 
 def _number(text: str, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = number_of(text)
     if not math.isfinite(value):
         raise DataError(f"{what} is {text!r}; expected a finite number")
     return value

@@ -1,5 +1,6 @@
 """Published word vectors: text of fastText and MUSE (`.vec`, `.vec.gz`), models of fastText (`.bin`)."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import DataError
-from data.lines import WORD_VECTORS, byte_lines
+from data.lines import WORD_VECTORS, byte_lines, number_of
 from data.vectors.word_vectors import model_vectors, other_width
 
 _EXPECTED = f"word vectors ({', '.join(WORD_VECTORS)})"
@@ -136,15 +137,14 @@ def _wrong_width(path: Path, line: int, width: int, dim: int, first: bool) -> Da
 def _vector(numbers: bytes, where: str, dim: int) -> NDArray[np.float32]:
     values = []
     for part in numbers.split():
-        try:
-            values.append(float(part))
-        except ValueError:
-            text = part.decode(errors="replace")
-            raise DataError(f"{where}: {text!r} is not a number; get the file again") from None
+        text = part.decode(errors="replace")
+        values.append(number_of(text))
+        if math.isnan(values[-1]):
+            raise DataError(f"{where}: {text!r} is not a number; get the file again")
     if len(values) != dim:
         raise DataError(f"{where}: {len(values)} numbers behind the word; expected {dim}; get the file again")
-    if not all(abs(value) <= _LARGEST for value in values):  # NaN neither
-        raise DataError(f"{where}: a number is infinite or no number; get the file again")
+    if not all(abs(value) <= _LARGEST for value in values):
+        raise DataError(f"{where}: a number is too large; get the file again")
     return np.array(values, dtype=np.float32)
 
 
