@@ -20,10 +20,10 @@ os.environ["BILDWORT_CACHE"] = _cache.name
 
 if sys.platform != "linux":  # these fork, limit what is written, or look into /proc
     collect_ignore_glob = [
-        "pipeline/*_killed.py", "pipeline/test_files.py", "pipeline/test_full_disk.py",
-        "pipeline/test_image_encoder.py", "pipeline/test_indexing.py", "pipeline/test_outputs.py",
-        "pipeline/test_ranks.py", "pipeline/test_sigterm.py", "pipeline/test_two_processes.py",
-        "modules/test_distributed.py", "modules/test_plugins.py", "modules/test_uneven.py",
+        "pipeline/*_killed.py", "pipeline/engine/test_files.py", "pipeline/test_full_disk.py",
+        "pipeline/test_image_encoder.py", "pipeline/gallery/test_indexing.py", "pipeline/commands/test_outputs.py",
+        "pipeline/test_sigterm.py", "pipeline/test_two_processes.py",
+        "modules/training/test_distributed.py", "modules/test_plugins.py", "modules/training/test_uneven.py",
         "fuzz/*",
         "benchmarks/test_gxn_speed.py", "benchmarks/test_ranking_memory.py", "benchmarks/test_synthesis_speed.py",
     ]  # fmt: skip

@@ -68,6 +68,12 @@ def test_a_room_imports_only_the_rooms_before_it(package: str, room: str) -> Non
         assert used <= allowed, f"{path} imports {used - allowed}"
 
 
+@pytest.mark.parametrize("package", [*FORBIDDEN, "pipeline"])
+def test_the_tests_of_a_room_stand_in_a_folder_of_its_name(package: str) -> None:
+    rooms = {path.name for path in (ROOT / package).iterdir() if any(path.glob("*.py"))}
+    assert {path.parent.name for path in (ROOT / "tests" / package).glob("*/*.py")} <= rooms
+
+
 @pytest.mark.parametrize("package", FORBIDDEN | {"pipeline": set()})
 def test_a_room_has_twelve_files_at_most(package: str) -> None:
     for folder in (path for path in (ROOT / package).rglob("*") if path.is_dir()):

@@ -223,6 +223,35 @@ def test_an_installation_that_fails_is_tried_again(checkout: Checkout) -> None:
     assert checkout.make("app")[0] == [".[gpu]", ".[app]"]
 
 
+def test_an_environment_may_lie_on_another_disk(checkout: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "scratch disk").mkdir()
+    checkout.venv.symlink_to(tmp_path / "scratch disk")
+    assert checkout.make("setup")[0] == [".[cpu]"]
+    assert checkout.venv.is_symlink()
+    assert (tmp_path / "scratch disk" / "bin" / "python").exists()
+    assert checkout.make("setup")[0] == []
+
+
+def test_the_environment_of_another_checkout_is_neither_used_nor_emptied(
+    checkout: Checkout, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    checkout.make("setup")
+    other = Checkout(tmp_path_factory.mktemp("other"))
+    other.venv.symlink_to(checkout.venv)
+    assert other.make("demo", fails=True) == (
+        [], f".venv is the environment of {checkout.folder.resolve()}: remove it here, or name another (VENV=…)\n",
+    )  # fmt: skip
+    assert checkout.make("setup")[0] == []
+
+
+def test_a_checkout_that_was_moved_gets_a_new_environment(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.make("setup")
+    stamp = checkout.venv / ".setup"
+    stamp.write_text(stamp.read_text().replace(str(tmp_path.resolve()), str(tmp_path / "before")))
+    assert checkout.make("setup")[0] == [".[cpu]"]
+    assert checkout.make("setup")[0] == []
+
+
 def test_setup_empties_no_folder_that_it_has_not_made(checkout: Checkout) -> None:
     checkout.venv.mkdir()
     (checkout.venv / "precious").touch()

@@ -1,6 +1,6 @@
 """GRUs over sentences of different lengths, with one product for the weight gradient as in `modules.layers.recurrent`.
 
-Parameters, values and gradients are those of `nn.GRU` (`tests/modules/test_gru.py`).
+Parameters, values and gradients are those of `nn.GRU` (`tests/modules/layers/test_gru.py`).
 """
 
 from typing import Any

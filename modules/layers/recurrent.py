@@ -3,7 +3,7 @@
 On a CPU, `nn.LSTM` updates the gradient of its recurrent matrix at every time step, and it cannot share input products
 between the K threads of a multimodal encoder. `scan` computes this gradient as one product over all steps, and many
 threads can read the same input. Parameters, values and gradients are those of `nn.LSTM`
-(`tests/modules/test_recurrent.py`).
+(`tests/modules/layers/test_recurrent.py`).
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from modules.metrics.cider import CiderD
 from tests.benchmarks.timing import medians
-from tests.modules import slow_cider
+from tests.modules.metrics import slow_cider
 
 pytestmark = pytest.mark.benchmark
 BATCH, IMAGES, REFERENCES, VOCABULARY = 128, 2000, 5, 3000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modules.translators.mira import MiraSettings, tune
-from tests.modules import slow_mira
+from tests.modules.translators import slow_mira
 
 pytestmark = pytest.mark.benchmark
 SENTENCES, CANDIDATES, FEATURES, SEEDS = 1014, 20, 6, 10

@@ -12,7 +12,7 @@ from tests.data.layouts import sentence
 from tests.fuzz.case import Case, Reader
 from tests.fuzz.mutations import as_json, content_of, put_special, spoiled_bytes, spoiled_tree, text, ways_out
 from tests.fuzz.tables import COUNT, check_corpus, init_and_doctor, packed_zeros, write_pictures
-from tests.pipeline.own_pictures import write_coco, write_karpathy_form
+from tests.pipeline.init.own_pictures import write_coco, write_karpathy_form
 
 JAPANESE = Path("more") / "other"  # deeper than `init` looks
 _LISTS = {"val": "val.txt", "test": "test.txt"}

@@ -25,12 +25,12 @@ from modules.translators.beam import BeamSettings
 from modules.translators.noisy_channel import Channel
 from modules.translators.registry import translate
 from modules.translators.rerankers import LogProbability, Reranker
-from tests.modules import test_caption_decoder as decoding
-from tests.modules import test_likelihood as likelihoods
-from tests.modules import test_ranking as ranking
 from tests.modules.cases import LANGUAGES, LENGTHS, N, make, make_batch, scores
+from tests.modules.layers import test_caption_decoder as decoding
+from tests.modules.retrieval_models.test_gxn import PATHS, Pictures
+from tests.modules.search import test_likelihood as likelihoods
+from tests.modules.search import test_ranking as ranking
 from tests.modules.small import Corpus, Diary, make_trainer
-from tests.modules.test_gxn import PATHS, Pictures
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 TRANSLATORS = [("bilstm", None), ("bilstm", 6), ("transformer", None), ("transformer", 6)]

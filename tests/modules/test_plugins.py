@@ -309,7 +309,7 @@ def test_two_processes_train_and_test_as_one_does(corpus: Corpus, found: list[di
             assert sums == pytest.approx([logged["val/rsum"] for logged in diary.logged], abs=6)
 
 
-@pytest.mark.slow  # tests/modules/test_distributed.py has a rank without a language
+@pytest.mark.slow  # tests/modules/training/test_distributed.py has a rank without a language
 def test_a_language_that_a_rank_lacks_hangs_nothing(corpus: Corpus, found: list[dict]) -> None:
     start = corpus.module(PLUGINS[1]).model.state_dict()
     ours, theirs = (one["one language a rank"] for one in found)

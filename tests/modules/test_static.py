@@ -21,10 +21,10 @@ from modules.losses.registry import LOSSES, RankingLoss, negative_mask
 from modules.retrieval_models import model_class
 from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation
-from tests.modules import test_gradient_cache as cached
 from tests.modules.cases import ON_REGIONS
 from tests.modules.test_gpu import TRANSLATORS, on_gpu, sentences, translation
-from tests.modules.test_gradient_cache import PLAIN
+from tests.modules.training import test_gradient_cache as cached
+from tests.modules.training.test_gradient_cache import PLAIN
 
 D, V, L, LANGUAGES = 5, 15, 6, ["de", "en", "fr"]
 # (image, sentence, language); image 3 comes twice, 1 and 4 share a sentence, nothing is French

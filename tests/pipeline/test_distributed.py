@@ -18,7 +18,7 @@ from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import make_trainer
-from tests.pipeline.test_jobs import Work, make
+from tests.pipeline.engine.test_jobs import Work, make
 from tests.pipeline.tiny import ran
 
 pytestmark = pytest.mark.whole

@@ -75,7 +75,7 @@ def mmt_on_two(tiny: Tiny, tmp_path_factory) -> Tiny:
     return made
 
 
-@pytest.mark.slow  # tests/modules/test_distributed.py compares a training in seconds
+@pytest.mark.slow  # tests/modules/training/test_distributed.py compares a training in seconds
 @pytest.mark.parametrize(("stage", "pattern"), [("mmt", "m*t-*"), ("vse", "vse-*")])
 def test_two_processes_give_the_figures_of_one(
     request: pytest.FixtureRequest, tiny: Tiny, tmp_path: Path, stage: str, pattern: str

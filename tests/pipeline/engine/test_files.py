@@ -1,0 +1,154 @@
+"""Files: fingerprints of what is read; what is written is whole, and on the disk before it has its name."""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.engine import files
+from pipeline.engine.files import fingerprint
+from pipeline.engine.workspace import Workspace
+from pipeline.errors import RecipeError
+from pipeline.gallery.gallery import gallery_of
+from pipeline.graph import Graph
+from pipeline.recipes.loading import CONFIGS, load_recipe
+from tests.pipeline.engine.test_jobs import make
+from tests.pipeline.tiny import ran
+
+
+def test_a_fingerprint_is_of_content_and_name(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
+    one.write_text("text")
+    two.write_text("text")
+    first = fingerprint([one], tmp_path / "a.json")
+    assert first == fingerprint([one], tmp_path / "b.json")
+    assert first != fingerprint([two], tmp_path / "a.json")
+    assert first != fingerprint([one, two], tmp_path / "a.json")
+    one.write_text("test")
+    assert first != fingerprint([one], tmp_path / "c.json")
+    one.write_text("other text")
+    assert first != fingerprint([one], tmp_path / "a.json")
+
+
+def test_a_fingerprint_does_not_read_unchanged_files_again(tmp_path: Path, monkeypatch) -> None:
+    path, cache = tmp_path / "large.npy", tmp_path / "cache" / "fingerprints.json"
+    path.write_text("text")
+    first = fingerprint([path], cache)
+
+    def refuse(*arguments):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(files.hashlib, "file_digest", refuse)
+    assert fingerprint([path], cache) == first
+    path.write_text("longer text")
+    with pytest.raises(AssertionError, match="read again"):
+        fingerprint([path], cache)
+
+
+def test_digests_of_files_that_a_fingerprint_has_read_are_known(tmp_path: Path, monkeypatch) -> None:
+    known, new, cache = tmp_path / "known.png", tmp_path / "new.png", tmp_path / "fingerprints.json"
+    known.write_text("one")
+    fingerprint([known], cache)
+    new.write_text("two")
+    before, read, digest_of = cache.read_bytes(), [], files.digest_of
+    monkeypatch.setattr(files, "digest_of", lambda path: (read.append(path), digest_of(path))[1])
+    found = files.digests([known, new, tmp_path / "gone.png"], cache)
+    assert found == {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in (known, new)}
+    assert read == [new]
+    assert cache.read_bytes() == before
+    assert files.digests([known, new]) == found
+
+
+def test_a_fingerprint_survives_a_damaged_or_unwritable_cache(tmp_path: Path) -> None:
+    path = tmp_path / "large.npy"
+    path.write_text("text")
+    (tmp_path / "cache.json").write_text("{")
+    assert fingerprint([path], tmp_path / "cache.json") == fingerprint([path], path / "cache.json")
+
+
+def test_a_fingerprint_of_a_missing_file_says_where_to_look(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"gone\.txt: no such file; .*BILDWORT_DATA"):
+        fingerprint([tmp_path / "gone.txt"], tmp_path / "cache.json")
+
+
+def test_notes_say_which_keys_a_recipe_uses(workspace: Workspace) -> None:
+    job = make()
+    workspace.note("scenes", "mmt", {"work": job})
+    noted = json.loads((workspace.root / "scenes" / "mmt.json").read_text())
+    assert noted == {"work": {"key": job.key, "folder": str(workspace.folder(job))}}
+
+
+def test_recipes_of_one_name_do_not_share_a_folder(workspace: Workspace, tmp_path: Path) -> None:
+    """Their models, galleries and reports would replace one another."""
+    first, second = tmp_path / "a" / "photos.yaml", tmp_path / "b" / "photos.yaml"
+    for path in (first, second):
+        path.parent.mkdir()
+        path.write_text("base: scenes\n")
+    one, two = (load_recipe(path) for path in (first, second))
+    assert gallery_of(two, workspace) == workspace.root / "photos" / "gallery"  # nobody has it yet
+    workspace.claim(one.name, one.file)
+    for attempt in (lambda: gallery_of(two, workspace), lambda: workspace.claim(two.name, two.file)):
+        with pytest.raises(RecipeError, match=rf"photos: belongs to {first}; rename the file {second}, or set BILD"):
+            attempt()
+    assert gallery_of(load_recipe(first, ["--vse.epochs=30"]), workspace) == gallery_of(one, workspace)
+    assert load_recipe("scenes").file == load_recipe(CONFIGS / "scenes.yaml").file == ""
+    first.rename(tmp_path / "photos.yaml")  # it was moved
+    workspace.claim(two.name, two.file)
+    assert gallery_of(two, workspace).parent.name == "photos"
+
+
+def test_json_is_written_whole_or_not_at_all(workspace: Workspace, monkeypatch) -> None:
+    workspace.note("scenes", "mmt", {"work": make()})
+    path = workspace.root / "scenes" / "mmt.json"
+    before = path.read_text()
+
+    def breaks(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("pipeline.engine.files.os.fsync", breaks)
+    with pytest.raises(OSError, match="disk full"):
+        workspace.note("scenes", "mmt", {"other": make("other")})
+    assert path.read_text() == before
+    assert [one.name for one in path.parent.iterdir()] == ["mmt.json"]
+
+
+def test_an_artifact_is_on_the_disk_before_it_has_its_name(workspace: Workspace, monkeypatch) -> None:
+    settled: dict[str, bool] = {}
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict:
+        (folder / "pictures").mkdir()
+        for name in ("weights", "pictures/1.png"):
+            (folder / name).touch()
+        return {}
+
+    job = make(run=run)
+    final, fsync = workspace.folder(job), os.fsync
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        settled[str(Path(f"/proc/self/fd/{descriptor}").readlink())] = final.exists()
+
+    monkeypatch.setattr(os, "fsync", note)
+    ran(workspace, job)
+    inside = {"", "/weights", "/pictures", "/pictures/1.png", "/manifest.json"}
+    assert {f"{final}.partial{name}" for name in inside} <= {path for path, named in settled.items() if not named}
+    assert settled[str(final.parent)]
+
+
+def test_a_pretrained_folder_stands_in_keys_by_its_contents(tmp_path):
+    def key(folder):
+        recipe = load_recipe("scenes", [f"--vse.pretrained={folder}", "--vse.only=[none]"])
+        return Graph(recipe, Workspace(tmp_path / "artifacts")).rows[0].job.key
+
+    first, moved = tmp_path / "first", tmp_path / "moved"
+    first.mkdir()
+    (first / "model.safetensors").write_bytes(b"weights")
+    before = key(first)
+    shutil.copytree(first, moved)
+    assert key(moved) == before
+    (moved / "model.safetensors").write_bytes(b"others!")
+    assert key(moved) != before
+    assert key("name-on-the-hub") not in (before, key(moved))
