@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError
 from pipeline.reporting.records import RECORDS, Record, read_records
-from pipeline.visualization.plots import COLOURS, GREY, WIDTH, as_label, as_png
+from pipeline.visualization.plots import COLOURS, GREY, WIDTH, as_label, as_pixels, png_of
 
 SPEED = "speed.csv"
 PICTURES = Path(__file__).parents[1] / ".screenshots"
@@ -151,7 +151,8 @@ def plots(
     )
     output.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
-        (output / name).write_bytes(as_png(figure))
+        figure.set_dpi(130)
+        (output / name).write_bytes(png_of(as_pixels(figure), 64))
         info(f"{output / name}")
 
 

@@ -11,7 +11,7 @@ from pipeline.reporting.records import Result
 from pipeline.reporting.results import Figures, Subject
 from pipeline.retrieval.rows import Row
 from pipeline.training.model_files import NETWORK, refusing_other_code
-from pipeline.visualization.plots import Point, as_png, by_count
+from pipeline.visualization.plots import Point, as_svg, by_count
 from pipeline.visualization.text_table import ONE_SEED, TextTable
 
 CAPTIONS, PARAMETERS = "training_captions", "language_parameters"
@@ -46,18 +46,21 @@ def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
             figures.add(Subject("train", system, name, "", table=table), PARAMETERS, more)
 
 
-def language_figure(results: Sequence[Result]) -> list[tuple[str, bytes]]:
-    """Title and PNG file of the figure; none if the results, with what `add_counts` adds, are of one language."""
+def language_plots(results: Sequence[Result]) -> list[str]:
+    """Recall by training captions, as SVG, with the counts that `add_counts` adds.
+
+    There is no plot for one language, nor if all have as many captions.
+    """
     captions = {_line_of(result): int(result.value) for result in results if result.metric == CAPTIONS}
     points = list(dict.fromkeys(  # a row may stand in several tables
         Point(result.language, f"{result.system}: {result.source}", count, result.value, result.low, result.high)
         for result in results
         if _is_recall(result) and (count := captions.get(_line_of(result)))
     ))  # fmt: skip
-    if len({point.colour for point in points}) < 2:
+    if len({point.colour for point in points}) < 2 or len({point.count for point in points}) < 2:
         return []
     axes = ("captions of the language in training", f"mean recall, percent; lines: 95 % ({ONE_SEED})")
-    return [("Languages", as_png(by_count("Mean recall on test by language", axes, points)))]
+    return [as_svg(by_count("Mean recall on test by language", axes, points))]
 
 
 def language_table(results: Sequence[Result], published: dict[str, float]) -> TextTable:

@@ -9,6 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
+from pipeline.reporting.by_language import language_plots
 from pipeline.reporting.records import Result
 from pipeline.visualization.pages import render
 from pipeline.visualization.plots import as_svg, curves, intervals
@@ -65,7 +66,7 @@ def write_pages(
         drawings: title and PNG file of what `make draw` has drawn.
     """
     write_atomically(page.folder / "report.md", page.as_markdown())
-    plots = [*_recalls(page.results), *_training(logs, jobs)]
+    plots = [*_recalls(page.results), *language_plots(page.results), *_training(logs, jobs)]
     pictures = [(name, base64.b64encode(content).decode()) for name, content in drawings]
     write_atomically(page.folder / "report.html", render("report.html", **vars(page), plots=plots, pictures=pictures))
 

@@ -15,7 +15,7 @@ from pipeline.engine.job import Job
 from pipeline.graph import Graph
 from pipeline.recipes.systems import parse_path, parse_system
 from pipeline.reporting.analyses import analysis_tables
-from pipeline.reporting.by_language import add_counts, language_figure, language_table
+from pipeline.reporting.by_language import add_counts, language_table
 from pipeline.reporting.drawings import finished_drawings
 from pipeline.reporting.opening import as_reranked, on_regions, sentences, trained_on
 from pipeline.reporting.page import Page, write_pages
@@ -100,8 +100,7 @@ def write_report(graph: Graph) -> Page:
         ],
         {row.name: trained_on(recipe.vse.rows[row.name]) for row in rows}, sheets, figures.signatures, figures.results,
     )  # fmt: skip
-    drawings = [*language_figure(figures.results), *finished_drawings(graph)]
-    write_pages(page, lambda job: log_folder(recipe, job.name, job.key), trained, drawings)
+    write_pages(page, lambda job: log_folder(recipe, job.name, job.key), trained, finished_drawings(graph))
     return page
 
 

@@ -150,12 +150,6 @@ def as_svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def as_png(figure: Figure) -> bytes:
-    """The figure as a PNG file of 64 colours, 1,040 pixels wide if it is 8 inches wide; the same bytes each time."""
-    figure.set_dpi(130)
-    return png_of(as_pixels(figure), 64)
-
-
 def png_of(pixels: NDArray[np.uint8], colours: int = 256) -> bytes:
     """Pixels (height, width, 3) as a PNG file of at most so many colours, 256 or fewer."""
     written = io.BytesIO()

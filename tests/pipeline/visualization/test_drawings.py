@@ -22,7 +22,7 @@ from pipeline.reporting.drawings import _grounding, _joint_space, generation_she
 from pipeline.visualization.grounding import NOTHING, Side, View, grounded, grounding_figure, lit
 from pipeline.visualization.joint_space import known_words, plane_figure, word_vectors
 from pipeline.visualization.pictures import cut_out
-from pipeline.visualization.plots import as_png
+from pipeline.visualization.plots import as_pixels
 from tests.modules.cases import ON_REGIONS
 from tests.pipeline.tiny import Tiny
 
@@ -106,7 +106,7 @@ def test_the_strongest_regions_are_framed_and_bright_and_a_word_without_one_says
         assert [text.get_text() for text in figure.axes[panel].texts] == ["70 %", "30 %"]
     assert frames(figure, 9) == set()
     assert [text.get_text() for text in figure.axes[9].texts] == [NOTHING]
-    as_png(figure)  # no formula
+    as_pixels(figure)  # no formula
     light = lit(np.full((100, 100, 3), 200, np.uint8), BOXES, shares)[..., 0]
     assert light[55, 55] == 200  # both regions lie over it
     assert light[10, 10] < light[85, 85] < light[35, 25] < 200
@@ -114,9 +114,10 @@ def test_the_strongest_regions_are_framed_and_bright_and_a_word_without_one_says
 
 def test_pictures_are_the_same_each_time_and_with_the_picture_or_without() -> None:
     picture = Image.new("RGB", (60, 40), "#3080f0")
-    with_it = [as_png(grounding_figure("title", picture, BOXES, *drawn(make("san")))) for _ in range(2)]
-    assert with_it[0] == with_it[1] != as_png(grounding_figure("title", None, BOXES, *drawn(make("san"))))
-    spaces = [as_png(space("san", one)) for one in (picture, picture, None)]
+    with_it = [as_pixels(grounding_figure("title", picture, BOXES, *drawn(make("san")))).tobytes() for _ in range(2)]
+    without = as_pixels(grounding_figure("title", None, BOXES, *drawn(make("san")))).tobytes()
+    assert with_it[0] == with_it[1] != without
+    spaces = [as_pixels(space("san", one)).tobytes() for one in (picture, picture, None)]
     assert spaces[0] == spaces[1] != spaces[2]
 
 
@@ -145,10 +146,10 @@ def test_word_vectors_are_those_of_the_chosen_words(shared: bool) -> None:
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["words, English", "words, German"]
     assert {"red", "bat", "left", "roter", "schläger"} <= {*texts(figure)}
-    before = as_png(figure)
+    before = as_pixels(figure).tobytes()
     with torch.no_grad():
         model.word_tables[0].weight[vocabulary.encode("red", "en")[0]] = torch.tensor([9.0, 0, 0, 0, 0, 9])
-    assert as_png(plane_figure("of $5", "how", word_vectors(model, vocabulary, words), words)) != before
+    assert as_pixels(plane_figure("of $5", "how", word_vectors(model, vocabulary, words), words)).tobytes() != before
 
 
 def test_words_are_chosen_by_the_recipe_and_those_without_a_vector_are_told(tiny: Tiny, tmp_path: Path, capsys) -> None:
