@@ -29,7 +29,8 @@ from pipeline.retrieval.training import Training
 from pipeline.retrieval.vse import as_trained, captions_job, evaluation_of
 from pipeline.retrieval.words import require_read
 from pipeline.translation.augment import reads_pictures, synthesis_job
-from pipeline.translation.mmt import incongruent_jobs, translator_jobs
+from pipeline.translation.incongruent_images import incongruent_job
+from pipeline.translation.mmt import translator_jobs
 from pipeline.translation.pretrained import captioner_job
 from pipeline.translation.reranked import ablation_job, lists_job
 from pipeline.vectors.filtering import filter_job
@@ -76,7 +77,8 @@ class Graph:
     @cached_property
     def incongruent(self) -> dict[str, Job]:
         """The incongruent-image tests of its MMTs."""
-        return incongruent_jobs(self.of_translators.recipe, self.translators)
+        recipe, jobs = self.of_translators.recipe, self.translators
+        return {name: incongruent_job(recipe, job) for name, job in jobs.items() if job.settings.get("system") == "mmt"}
 
     @cached_property
     def comparisons(self) -> dict[str, Job]:
@@ -197,7 +199,7 @@ class Graph:
 
         def merit(row: Row) -> tuple[int, float]:
             """How many languages it knows, and its validation."""
-            languages = languages_of(self.recipe, row)
+            languages = languages_of(self.recipe.vse, row.name)
             validated = self.workspace.manifest(row.job)["metrics"].get("val", {})
             scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
             return len(languages), sum(scores) / max(1, len(scores))

@@ -135,9 +135,9 @@ def masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
     return (widen(vectors) * shares[..., None]).sum(1)
 
 
-def word_table(vocabulary_size: int, word_dim: int, padding: int = 0) -> nn.Embedding:
+def word_table(vocabulary_size: int, word_dim: int) -> nn.Embedding:
     """Return a table of word vectors, initialised uniformly in ±0.1 as in VSE++ and SCAN."""
-    words = nn.Embedding(vocabulary_size, word_dim, padding_idx=padding)
+    words = nn.Embedding(vocabulary_size, word_dim, padding_idx=0)
     nn.init.uniform_(words.weight, -0.1, 0.1)
     return words
 

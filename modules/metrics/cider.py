@@ -43,15 +43,12 @@ class DocumentFrequencies:
     end: Token | None = None
 
 
-def document_frequencies(
-    documents: Iterable[Sequence[Sentence]], end: Token | None = None, order: int = ORDER
-) -> DocumentFrequencies:
+def document_frequencies(documents: Iterable[Sequence[Sentence]], end: Token | None = None) -> DocumentFrequencies:
     """Count the documents with each n-gram.
 
     Args:
         documents: the references of each image, usually the training captions.
         end: a token that counts as the last of every reference; None: none.
-        order: longest n-grams.
 
     Raises:
         ModelError: there is no document.
@@ -64,7 +61,7 @@ def document_frequencies(
     counts, total = Counter[_Gram](), 0
     for references in documents:
         total += 1
-        counts.update(set[_Gram]().union(*(_grams(_ended(reference, end), order) for reference in references)))
+        counts.update(set[_Gram]().union(*(_grams(_ended(reference, end)) for reference in references)))
     if not total:
         raise ModelError("no document to count n-grams in; expected the references of at least one image")
     log_total = math.log(total)
@@ -101,8 +98,6 @@ class CiderD:
         end: a token that counts as the last of every caption and reference; None: none. It is counted in the reward of
             self-critical training, else captions end too early ("… with a"), and not in evaluation. Given frequencies
             must have counted it too.
-        order: longest n-grams.
-        sigma: standard deviation of the penalty of length, in tokens.
 
     Raises:
         ModelError: the frequencies were counted with another end token, or there are no references.
@@ -115,10 +110,10 @@ class CiderD:
 
     def __init__(
         self, references: Sequence[Sequence[Sentence]], frequencies: DocumentFrequencies | None = None,
-        end: Token | None = None, order: int = ORDER, sigma: float = SIGMA,
+        end: Token | None = None,
     ) -> None:  # fmt: skip
-        self.references, self.end, self.order, self.sigma = references, end, order, sigma
-        self.frequencies = document_frequencies(references, end, order) if frequencies is None else frequencies
+        self.references, self.end = references, end
+        self.frequencies = document_frequencies(references, end) if frequencies is None else frequencies
         if self.frequencies.end != end:
             raise ModelError(f"CIDEr-D with end token {end!r}, but its document frequencies have "
                              f"{self.frequencies.end!r}; count both alike")  # fmt: skip
@@ -167,9 +162,9 @@ class CiderD:
         counted = number - (0 <= without < number)
         if not counted:
             raise ModelError(f"image {row} has no reference but the one that is left out; expected another one")
-        overlaps = [[0.0] * self.order for _ in range(number)]
-        squares = [0.0] * self.order
-        for gram, times in Counter(_grams(caption, self.order)).items():
+        overlaps = [[0.0] * ORDER for _ in range(number)]
+        squares = [0.0] * ORDER
+        for gram, times in Counter(_grams(caption)).items():
             weight, n = times * self._idf.get(gram, self._rarest), len(gram) - 1
             squares[n] += weight * weight
             for reference, reference_weight in references.weights.get(gram, ()):
@@ -180,8 +175,8 @@ class CiderD:
                 away = len(caption) - references.lengths[reference]
                 cosines = zip(overlap, norms, references.norms[reference], strict=True)
                 alike = sum(shared / (own * other) for shared, own, other in cosines if shared)
-                total += alike * math.exp(-away * away / (2 * self.sigma**2))
-        return 10 * total / (self.order * counted)
+                total += alike * math.exp(-away * away / (2 * SIGMA**2))
+        return 10 * total / (ORDER * counted)
 
     def _of_image(self, row: int) -> _References:
         """Return the references of an image, computed once."""
@@ -194,8 +189,8 @@ class CiderD:
             raise ModelError(f"image {row} has no references to compare a caption with; leave it out")
         weights, norms = dict[_Gram, list[tuple[int, float]]](), []
         for number, sentence in enumerate(sentences):
-            squares = [0.0] * self.order
-            for gram, times in Counter(_grams(sentence, self.order)).items():
+            squares = [0.0] * ORDER
+            for gram, times in Counter(_grams(sentence)).items():
                 weight = times * self._idf.get(gram, self._rarest)
                 squares[len(gram) - 1] += weight * weight
                 weights.setdefault(gram, []).append((number, weight))
@@ -211,7 +206,7 @@ def _ended(sentence: Sentence, end: Token | None) -> Sentence:
     return sentence if end is None or (len(sentence) and sentence[-1] == end) else [*sentence, end]
 
 
-def _grams(sentence: Sentence, order: int) -> Iterator[_Gram]:
-    """All n-grams, n = 1 … `order`."""
-    shifted = [sentence[start:] for start in range(order)]
-    return chain.from_iterable(zip(*shifted[:n], strict=False) for n in range(1, order + 1))
+def _grams(sentence: Sentence) -> Iterator[_Gram]:
+    """All n-grams, n = 1 … `ORDER`."""
+    shifted = [sentence[start:] for start in range(ORDER)]
+    return chain.from_iterable(zip(*shifted[:n], strict=False) for n in range(1, ORDER + 1))

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
 from modules.pretrained.adapters import add_adapters, merge_adapters
-from modules.pretrained.quiet import quiet, require_weights
+from modules.pretrained.quiet import auto_model, quiet, require_weights
 
 Tower = Literal["frozen", "head", "lora", "full"]
 """What of a tower is trained: nothing, what projects its pooled state, adapters of low rank in its attention, all."""
@@ -118,16 +118,8 @@ class DualNetwork(nn.Module):
         Raises:
             ModelError: there is no such network, or its weights are not whole.
         """
-        from transformers import AutoModel
-
-        try:
-            with quiet():
-                network, info = AutoModel.from_pretrained(
-                    name, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
-                )
-        except Exception as error:  # a damaged file can raise anything
-            raise _not_found(name, error) from None
-        require_weights(info["missing_keys"], f"vse.pretrained {name!r}")
+        network, missing = auto_model(name, _not_found)
+        require_weights(missing, f"vse.pretrained {name!r}")
         given, own = network.state_dict(), self.network.state_dict()
         try:
             self.network.load_state_dict({key: given[key] for key in own})

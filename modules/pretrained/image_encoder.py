@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
-from modules.pretrained.quiet import quiet, require_weights
+from modules.pretrained.quiet import auto_model, require_weights
 
 _BLOCK = 32  # pictures that are read together without a gradient: bounds memory
 _NOT_OF_THE_NETWORK = ("_name_or_path", "architectures", "dtype", "id2label", "label2id", "transformers_version")
@@ -74,16 +74,8 @@ class ImageEncoder(nn.Module):
         Raises:
             ModelError: there is no such network, or its weights are not whole.
         """
-        from transformers import AutoModel
-
-        try:
-            with quiet():
-                network, info = AutoModel.from_pretrained(
-                    name, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
-                )
-        except Exception as error:  # a damaged file can raise anything
-            raise _not_found(name, error) from None
-        lacking = (key for key in info["missing_keys"] if not key.startswith("pooler."))  # it is not read
+        network, missing = auto_model(name, _not_found)
+        lacking = (key for key in missing if not key.startswith("pooler."))  # it is not read
         require_weights(lacking, f"vse.image_encoder {name!r}")
         self.network.load_state_dict(network.state_dict())
 

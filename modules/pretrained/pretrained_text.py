@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from modules.errors import ModelError, one_line
-from modules.pretrained.quiet import quiet, require_weights
+from modules.pretrained.quiet import auto_model, require_weights
 
 Vectors = Any
 """(n, E) float32, of which rows are chosen by an array of numbers: an array, or several on disk."""
@@ -27,17 +27,9 @@ class PretrainedWords(nn.Module):
     """
 
     def __init__(self, name: str) -> None:
-        from transformers import AutoModel  # takes seconds to import
-
         super().__init__()
         config = _config_of(name)
-        try:
-            with quiet():
-                self.model, read = AutoModel.from_pretrained(
-                    name, config=config, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
-                )
-        except Exception as error:  # a damaged file can raise anything
-            raise _not_found(name, error) from None
+        self.model, missing = auto_model(name, _not_found, config=config)
         try:
             table = getattr(self.model, "get_input_embeddings", lambda: None)()
         except NotImplementedError:  # of a network with several towers
@@ -45,7 +37,7 @@ class PretrainedWords(nn.Module):
         if not isinstance(table, nn.Embedding) or not hasattr(config, "hidden_size"):
             raise _no_text_model(name)
         self.embedding_dim, self.vocabulary_size = int(config.hidden_size), table.num_embeddings
-        lacking = (key for key in read["missing_keys"] if not key.startswith("pooler."))  # it is not read
+        lacking = (key for key in missing if not key.startswith("pooler."))  # it is not read
         require_weights(lacking, f"vse.pretrained {name!r}")
         self.model.train()  # it is read in evaluation mode, in which it would be fine-tuned without its dropout
 

@@ -1,8 +1,9 @@
 """Loading networks of `transformers`: without its bars and remarks, and only if they are whole."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from logging import ERROR, getLogger
+from typing import Any
 
 from modules.errors import ModelError
 
@@ -32,6 +33,20 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+def auto_model(name: str, not_found: Callable[[str, Exception], ModelError], **options: Any) -> tuple[Any, list[str]]:
+    """A network of a folder or of the hub in float32, and which weights its file lacks; else the error `not_found`."""
+    import torch
+    from transformers import AutoModel  # both take seconds to import
+
+    given = {"dtype": torch.float32, "trust_remote_code": False, "output_loading_info": True, **options}
+    try:
+        with quiet():
+            network, read = AutoModel.from_pretrained(name, **given)
+    except Exception as error:  # a damaged file can raise anything
+        raise not_found(name, error) from None
+    return network, list(read["missing_keys"])
 
 
 def require_weights(missing: Iterable[str], where: str) -> None:

@@ -110,7 +110,6 @@ def reranked(
     captions: Encodings,
     first: FirstLists,
     block: int = 512,
-    tolerance: float = ROUNDING,
 ) -> RetrievalRanks:
     """Rank by the second model among the first k results of the first model, and by the first model after them.
 
@@ -129,7 +128,6 @@ def reranked(
         captions: encodings of C captions by the second model.
         first: the lists for the same images and captions in the same order.
         block: number of captions scored with an image at a time; memory is limited by it and the lists, (I + C) k.
-        tolerance: a score lower than the right answer's by at most this share of it (or of 1) counts as a tie.
 
     Raises:
         ModelError: a score is not finite, or the lists are for other images and captions.
@@ -147,7 +145,7 @@ def reranked(
     if len(first.ranks.image_to_text) != num_images:
         raise ModelError(f"lists are of {len(first.ranks.image_to_text)} images, the encodings of {num_images}")
     score = partial(_pair_scores, similarity, images, captions, block)
-    return ranks_in_lists(first, *listed_scores(score, first, device), tolerance)
+    return ranks_in_lists(first, *listed_scores(score, first, device))
 
 
 def listed_scores(

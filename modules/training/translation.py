@@ -30,7 +30,6 @@ class Translation(TrainedModule):
         label_smoothing: share of probability spread over the vocabulary.
         begin: id of the begin-of-sentence token.
         end: id of the end-of-sentence token.
-        beam_size: hypotheses of the validation search.
         agreement: α of R-Drop (`agreeing_cross_entropy`); 0 turns R-Drop off.
 
     Before validation, set `reference` (the human translation of each sentence index, as surface text) and `decode`
@@ -40,7 +39,7 @@ class Translation(TrainedModule):
 
     def __init__(
         self, network: dict[str, Any], learning_rate: float, warmup: int, steps: int, label_smoothing: float,
-        begin: int, end: int, beam_size: int = 1, agreement: float = 0.0,
+        begin: int, end: int, agreement: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
@@ -80,7 +79,7 @@ class Translation(TrainedModule):
                 "lower learning_rate or a longer warmup (mmt.pretrain or mmt.finetune)"
             )
         self.log("val/loss", loss / words, batch_size=int(words), on_epoch=True, sync_dist=True)
-        settings = BeamSettings(beam_size=self.hparams["beam_size"])
+        settings = BeamSettings(beam_size=1)
         hypotheses = translate(self.translator, batch, settings, self.hparams["begin"], self.hparams["end"])
         assert self.decode is not None
         for number, best in zip(batch["index"].tolist(), hypotheses, strict=True):

@@ -25,11 +25,11 @@ from pipeline.engine.job import Job
 from pipeline.recipes.overlays import MEASURES
 from pipeline.retrieval.generation import captions_of_corpus
 from pipeline.retrieval.rows import Trained
-from pipeline.vectors.images import images_in, images_of
+from pipeline.vectors.images import images_in, test_inputs
 
 VERSION = 1
-NEAREST, FREQUENT = "caption of the nearest training image", "most frequent training caption"
-BASELINES = {"nearest": NEAREST, "frequent": FREQUENT}
+NEAREST, FREQUENT = "nearest", "frequent"
+BASELINES = {NEAREST: "caption of the nearest training image", FREQUENT: "most frequent training caption"}
 """Prefix of a baseline's figures → what it is."""
 GENERATED = "generated"
 """Prefix of the figures of generated captions: `generated_cider`."""
@@ -75,7 +75,7 @@ def generated_job(model: Trained) -> Job | None:
 
     name = trained.name.replace("vse-", "generated-", 1)
     plain = {"languages": listed, "search": asdict(SEARCH)}
-    inputs = {"corpus": corpus, "model": trained, "baselines": baselines_job(corpus)} | images_of(trained)
+    inputs = test_inputs(trained, corpus) | {"baselines": baselines_job(corpus)}
     return Job(name, "vse", VERSION, plain, inputs, run, False, asdict(settings.trainer), _headline)
 
 
@@ -89,16 +89,15 @@ def baselines_job(corpus: Job) -> Job:
         """Score and keep."""
         figures: dict[str, dict[str, float]] = {}
         for language in _scored(read_captions(inputs["corpus"] / "captions.parquet")):
-            baselines = caption_baselines(inputs["corpus"], language)
             figures[language] = {}
-            for short, name in BASELINES.items():
-                np.savez(folder / f"{short}-{language}.npz", cider=baselines[name].cider)
-                figures[language] |= {f"{short}_{key}": value for key, value in baselines[name].figures().items()}
-                figures[language][f"{short}_images"] = float(len(baselines[name].cider))
+            for name, scores in caption_baselines(inputs["corpus"], language).items():
+                np.savez(folder / f"{name}-{language}.npz", cider=scores.cider)
+                figures[language] |= {f"{name}_{key}": value for key, value in scores.figures().items()}
+                figures[language][f"{name}_images"] = float(len(scores.cider))
         return {"test": figures}
 
     return Job("caption-baselines", "vse", VERSION, {}, {"corpus": corpus}, run,
-               headline=lambda figures: _ciders(figures, "nearest"))  # fmt: skip
+               headline=lambda figures: _ciders(figures, NEAREST))  # fmt: skip
 
 
 def caption_baselines(corpus: Path, language: str) -> dict[str, CaptionScores]:

@@ -24,7 +24,7 @@ from pipeline.engine.job import Job
 from pipeline.recipes.overlays import DEPTH, MEASURES
 from pipeline.retrieval.ranks import encode_split, folds_of, open_test
 from pipeline.retrieval.rows import Trained
-from pipeline.vectors.images import images_of
+from pipeline.vectors.images import test_inputs
 
 VERSION = 1
 
@@ -69,8 +69,7 @@ def retrieved_job(model: Trained) -> Job | None:
         return {part: scores for part, scores in figures.items() if scores}
 
     plain: dict[str, Any] = {"test": settings.test} | ({"folds": settings.folds} if settings.folds > 1 else {})
-    name = trained.name.replace("vse-", "retrieved-", 1)
-    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
+    name, inputs = trained.name.replace("vse-", "retrieved-", 1), test_inputs(trained, corpus)
     return Job(name, "vse", VERSION, plain, inputs, run, True, asdict(settings.trainer), _headline)
 
 

@@ -99,7 +99,9 @@ def second_set(name: str, lent: Sequence[str], workspace: Workspace) -> SecondSe
         RecipeError: there is no such folder or recipe.
     """
     if not name.startswith(RECIPE):
-        folder = _require_folder(Path(name), name)
+        folder = Path(name)
+        if not folder.is_dir():
+            raise RecipeError(f"{name}: no such folder; expected one with pictures and captions, or recipe:NAME")
         files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         return SecondSet({"files": workspace.fingerprint(files)}, {}, lambda inputs: set_of_folder(folder, None))
     if name == RECIPE:
@@ -113,12 +115,6 @@ def second_set(name: str, lent: Sequence[str], workspace: Workspace) -> SecondSe
     sources = reader.sources(corpus.options, None if corpus.root is None else Path(corpus.root))
     settings = {"corpus": corpus.name, "options": asdict(corpus.options), "files": workspace.fingerprint(sources)}
     return SecondSet(settings, {}, lambda inputs: _of_test_set(recipe, "test"))
-
-
-def _require_folder(folder: Path, name: str) -> Path:
-    if not folder.is_dir():
-        raise RecipeError(f"{name}: no such folder; expected one with pictures and captions, or recipe:NAME")
-    return folder
 
 
 def _of_corpus(corpus: Path, split: str) -> EvaluationSet:

@@ -127,15 +127,15 @@ def keys(
 
 def _extras_of(recipe: "Recipe", table: str | None) -> list[str]:
     """The extras of `pyproject.toml` that a recipe needs, or a table of it too."""
-    from data.batches.slots import parse_group
     from data.text.segmentation import PACKAGES
     from pipeline.recipes.overlays import trainings_beside, trainings_of
+    from pipeline.recipes.retrieval_settings import slots_in
 
     systems = recipe.tables[table].systems.values() if table in recipe.tables else ()
     sections = [recipe.vse, *(system.vse for system in systems), *trainings_beside(recipe).values()]
     trainings = [training for vse in sections for training in trainings_of(vse, "vse").values()]
-    groups = [parse_group(text) for vse in trainings for row in vse.only for text in vse.rows[row]]
-    languages = {slot.language for group in groups for slot in group}.union(*(vse.test for vse in trainings))
+    slots = [slot for vse in trainings for row in vse.only for slot in slots_in(vse.rows[row])]
+    languages = {slot.language for slot in slots}.union(*(vse.test for vse in trainings))
     loggers = {name for stage in (recipe.mmt, recipe.augment, recipe.vse) for name in stage.trainer.loggers}
     files = {file for vse in trainings for file in vse.word_vectors.values()}
     needed = {

@@ -100,27 +100,22 @@ def read_json(path: Path, form: Any = object) -> Any:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if not _has(content, form):
+        if not has_form(content, form):
             raise ValueError("its values are not what is written there")
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
     return content
 
 
-def _has(value: Any, form: Any) -> bool:
+def has_form(value: Any, form: Any) -> bool:
     """Is a value of the form that `read_json` documents?"""
     if isinstance(form, list):
-        return isinstance(value, list) and all(_has(item, form[0]) for item in value)
-    if isinstance(form, dict):
-        if str in form:
-            return isinstance(value, dict) and all(_has(item, form[str]) for item in value.values())
-        return isinstance(value, dict) and all(key in value and _has(value[key], like) for key, like in form.items())
-    return isinstance(value, form)
-
-
-def is_texts(value: object) -> bool:
-    """Is it a list of texts, one or more?"""
-    return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value)
+        return isinstance(value, list) and all(has_form(item, form[0]) for item in value)
+    if not isinstance(form, dict):
+        return isinstance(value, form)
+    if str in form:
+        return isinstance(value, dict) and all(has_form(item, form[str]) for item in value.values())
+    return isinstance(value, dict) and all(key in value and has_form(value[key], like) for key, like in form.items())
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:

@@ -49,7 +49,7 @@ from pipeline.recipes.systems import members_of
 from pipeline.retrieval.reranking import trained_reranker
 from pipeline.retrieval.rows import Row, languages_of
 from pipeline.training.model_files import NETWORK
-from pipeline.translation.translator_files import RETRIEVAL, files_of
+from pipeline.translation.translator_files import RETRIEVAL, files_of_translator
 from pipeline.vectors.image_vectors import VECTORS
 from pipeline.vectors.images import IMAGES, reads_regions
 
@@ -210,7 +210,8 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     second = None
     if (reranker := trained_reranker(graph.reranker, workspace, chosen)) is not None:
         second = {
-            "name": f"{recipe.vse.reranker['model']}, {reranker.name}", "languages": languages_of(recipe, reranker),
+            "name": f"{recipe.vse.reranker['model']}, {reranker.name}",
+            "languages": languages_of(recipe.vse, reranker.name),
             "first_k": reranker.job.settings["first_k"], "test": workspace.manifest(reranker.job)["metrics"]["test"],
         }  # fmt: skip
         (half / RERANKER).mkdir()
@@ -223,7 +224,7 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
     )
     name, test = f"{network['model']}, {chosen.name}, {recipe.name}", manifest["metrics"]["test"]
     about = {
-        "format": FORMAT, "name": name, "languages": languages_of(recipe, chosen), "regions": regions,
+        "format": FORMAT, "name": name, "languages": languages_of(recipe.vse, chosen.name), "regions": regions,
         "row": chosen.name, "seed": chosen.seed, "job": chosen.job.name, "key": chosen.job.key, "test": test,
         "made": _made_of(graph, chosen), "without_regions": graph.of_translators.recipe.mmt.without_regions,
         "reranker": second, "license": license_id,
@@ -249,7 +250,7 @@ def _images_of(workspace: Workspace, trained: Job) -> Path | None:
 
 def _copy_translator(source: Path, target: Path) -> None:
     """Copy a translator, and what re-ranks its lists."""
-    for name in files_of(source):
+    for name in files_of_translator(source):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
     if (target / RETRIEVAL).is_dir():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data.pictures.extractor import ExtractorSettings
-from pipeline.engine.artifacts import is_texts, read_json
+from pipeline.engine.artifacts import has_form, read_json
 from pipeline.engine.console import command
 from pipeline.engine.files import digest_of
 from pipeline.engine.machine_errors import of_machine
@@ -17,7 +17,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.typed import check_values, located
 from pipeline.training.model_files import MODEL_FILES, TEXT
-from pipeline.translation.translator_files import RETRIEVAL, files_of, lies_elsewhere
+from pipeline.translation.translator_files import RETRIEVAL, files_of_translator, lies_elsewhere
 
 FORMAT = 1
 ABOUT, CARD, TRANSLATORS, RERANKER = "model.json", "README.md", "translators", "reranker"
@@ -89,7 +89,7 @@ def read_about(folder: Path) -> dict[str, Any]:
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in about["files"]):
             raise ValueError("it names files outside the folder")
         for model in [about] if about.get("reranker") is None else [about, about["reranker"]]:
-            if not is_texts(model["languages"]):
+            if not model["languages"] or not has_form(model["languages"], [str]):
                 raise ValueError("its languages are none")
             if not all(0 <= float(scores["t2i_r1"]) <= 100 for scores in (model.get("test") or {}).values()):
                 raise ValueError("its test has no shares of right answers")
@@ -119,7 +119,7 @@ def translators_in(folder: Path, files: Mapping[str, str]) -> list[str]:
                 translators[of].add(file)
     for name, held in translators.items():
         place = folder / TRANSLATORS / name
-        if not _TRANSLATOR.fullmatch(name) or "network.json" not in held or held != files_of(place):
+        if not _TRANSLATOR.fullmatch(name) or "network.json" not in held or held != files_of_translator(place):
             raise RecipeError(f"{place}: no whole translator; get the model folder again")
         if lies_elsewhere(place):
             raise RecipeError(f"{place}: names a pretrained translator that lies elsewhere; an exported model has none")

@@ -16,7 +16,7 @@ from modules.translators.beam import BeamSettings
 from modules.translators.registry import Searched, translate
 from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.export.exported_files import require_texts
-from pipeline.translation.translator_files import SOURCE_WORDS, load_sub_words, load_translator, reads_regions
+from pipeline.translation.translator_files import SOURCE_WORDS, load_sub_words, load_translator, needs_regions
 
 
 class Translation(str):
@@ -110,7 +110,7 @@ class ExportedTranslators:
 
     def looks(self, system: str, source: str, target: str) -> bool:
         """Does a system, or what re-ranks it, read the regions of a picture?"""
-        return reads_regions(self._folder / f"{system}-{source}-{target}")
+        return needs_regions(self._folder / f"{system}-{source}-{target}")
 
     def translate(
         self, text: str, system: str, source: str, target: str, regions: NDArray[np.floating] | None = None

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.batches.slots import parse_group
 from data.batches.taught import TEXT
 from data.captions.table import HUMAN
 from pipeline.export.picture_reading import BY_NETWORK, PIXELS, VISION
 from pipeline.recipes.overlays import captioner_network
+from pipeline.recipes.retrieval_settings import slots_in
 from pipeline.recipes.settings import AugmentSettings, Recipe
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.visualization.pages import render
@@ -45,7 +45,7 @@ def model_card(
         parameters: how many; None: not said.
         hub_name: `USER/NAME`, where it will be; None: a folder.
     """
-    types = {(slot.language, slot.source) for text in recipe.vse.rows[about["row"]] for slot in parse_group(text)}
+    types = {(slot.language, slot.source) for slot in slots_in(recipe.vse.rows[about["row"]])}
     return render(
         "model_card.md", recipe=recipe, about=about, corpus=corpus, translators=translators, single=single,
         parameters=parameters, place=hub_name or "this folder", front=_front_matter(recipe, about, corpus["label"]),

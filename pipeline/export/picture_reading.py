@@ -51,13 +51,13 @@ def picture_reader(folder: Path, about: Mapping[str, Any], dim: int) -> tuple[Ex
     if network is not None and f"{VISION}/config.json" not in vision:
         raise RecipeError(f"{folder}: its vision network ({VISION}/) is missing; get the model folder again")
     extractor = Extractor(ExtractorSettings(settings["regions"], settings["size"], network))
-    standard = read_standard(folder / STANDARD, dim)
+    standard = _read_standard(folder / STANDARD, dim)
     numbers = b"".join(array.astype(np.float32).tobytes() for array in standard)
     made = [f"{EXTRACTOR_VERSION} {settings['regions']} {settings['size']}", *map(" ".join, vision.items())]
     return extractor, standard, _digest(" ".join(made), numbers)
 
 
-def read_standard(path: Path, dim: int) -> Regions:
+def _read_standard(path: Path, dim: int) -> Regions:
     """Mean and scale (D,) of regions.
 
     Raises:

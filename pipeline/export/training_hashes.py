@@ -6,7 +6,6 @@ What pretrained networks and translators have learned from is not in it.
 from pathlib import Path
 from typing import Any
 
-from data.batches.slots import parse_group
 from data.batches.taught import rows_of
 from data.captions.table import HUMAN
 from data.evaluation.seen import TRAIN, VAL, TrainingHashes
@@ -17,6 +16,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
+from pipeline.recipes.retrieval_settings import slots_in
 from pipeline.vectors.teaching import teacher_of
 
 SEEN = "seen.safetensors"
@@ -61,7 +61,7 @@ def exported_hashes(folder: Path) -> TrainingHashes | None:
 
 def _add(trained: Job, workspace: Workspace, split: dict[str, list[dict[str, Any]]]) -> bool:
     """Add the rows of the captions that a training has seen; false if a table of captions is gone."""
-    slots = [slot for text in trained.settings["groups"] for slot in parse_group(text)]
+    slots = slots_in(trained.settings["groups"])
     types, sources = {slot.type for slot in slots}, {slot.source for slot in slots} - {HUMAN}
     tables = {name: trained.inputs[name] for name in ("corpus", *sorted(sources))}
     if not all(map(workspace.done, tables.values())):

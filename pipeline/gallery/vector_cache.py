@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from pipeline.engine.artifacts import is_texts
+from pipeline.engine.artifacts import has_form
 from pipeline.engine.files import write_atomically
 from pipeline.engine.machine_errors import of_machine
 from pipeline.gallery.hits import GalleryError, to_index
@@ -40,7 +40,7 @@ class VectorCache:
             try:
                 with safe_open(path, "numpy") as file:
                     digests = json.loads(file.metadata()["digests"])
-                if not is_texts(digests):
+                if not digests or not has_form(digests, [str]):
                     raise ValueError("no digests")
             except FileNotFoundError as error:  # cleared away just now, or a file that may not be read
                 if (machine := of_machine(error, path)) is not None:

@@ -1,7 +1,7 @@
 """Settings with their documentation: those of a recipe, and all of them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
 from textwrap import wrap
 from typing import Any, get_args, get_type_hints
 
@@ -69,28 +69,24 @@ def _keys(kind: type, prefix: str, inside: Any = None) -> Iterator[str]:
     for field in fields(kind):
         if kind is CorpusSettings and field.name == "options":
             continue
-        hint = hints[field.name]
+        hint, default = hints[field.name], _default(field, inside)
         if is_dataclass(hint) and isinstance(hint, type):
-            own = _default_of(field) if inside is None else getattr(inside, field.name)
-            yield from _keys(hint, f"{prefix}.{field.name}", None if own is MISSING else own)
+            yield from _keys(hint, f"{prefix}.{field.name}", None if default is MISSING else default)
             continue
         named = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
-        yield f"{prefix}.{field.name}: {named}{_default(field, inside)}"
+        yield f"{prefix}.{field.name}: {named}" + ("" if default is MISSING else f" = {_value(default)}")
         yield from wrap(texts.get(field.name, ""), _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _default_of(field: "Field[Any]") -> Any:
-    """A field's default; MISSING where it has none."""
+def _default(field: "Field[Any]", inside: Any) -> Any:
+    """A field's default, or its value inside other settings; MISSING where it has none."""
+    if inside is not None:
+        return getattr(inside, field.name)
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def _default(field: "Field[Any]", inside: Any = None) -> str:
-    default = _default_of(field) if inside is None else getattr(inside, field.name)
-    return "" if default is MISSING else f" = {_value(_plain(default))}"
-
-
 def _lines(settings: Any, indent: str) -> Iterator[str]:
-    texts = documentation(type(settings))
+    texts, plain = documentation(type(settings)), asdict(settings)
     for field in fields(settings):
         value = getattr(settings, field.name)
         yield from wrap(
@@ -100,7 +96,7 @@ def _lines(settings: Any, indent: str) -> Iterator[str]:
             yield f"{indent}{field.name}:"
             yield from _lines(value, f"{indent}  ")
         else:
-            yield f"{indent}{field.name}: {_value(_plain(value))}"
+            yield f"{indent}{field.name}: {_value(plain[field.name])}"
 
 
 def documentation(kind: type) -> Mapping[str, str]:
@@ -110,15 +106,6 @@ def documentation(kind: type) -> Mapping[str, str]:
         docstring = docstring_parser.parse_from_object(base)
         texts |= {param.arg_name: " ".join((param.description or "").split()) for param in docstring.params}
     return texts
-
-
-def _plain(value: Any) -> Any:
-    """Plain values of dataclasses inside mappings and lists."""
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _value(value: Any) -> str:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from data.batches.slots import parse_group
 from pipeline.errors import RecipeError
-from pipeline.recipes.retrieval_settings import RANKED_BY, EvaluationSettings, TrainingSettings, VseSettings
+from pipeline.recipes.retrieval_settings import RANKED_BY, EvaluationSettings, TrainingSettings, VseSettings, slots_in
 from pipeline.recipes.settings import AugmentSettings, Recipe, System, Table
 from pipeline.recipes.systems import CAPTION, parse_path
 from pipeline.recipes.translator_settings import CaptionerSettings
@@ -170,7 +169,7 @@ def _require_unread(
     recipe: Recipe, overlay: Mapping[str, Any], key: str, unread: Callable[[str], bool], what: str
 ) -> None:
     """Refuse a training on a row that trains on paths which it may not read."""
-    sources = {slot.source for text in recipe.vse.rows[overlay["row"]] for slot in parse_group(text)}
+    sources = {slot.source for slot in slots_in(recipe.vse.rows[overlay["row"]])}
     if read := sorted(filter(unread, sources)):
         raise RecipeError(
             f"{key}.row is {overlay['row']!r}, which trains on {read[0]!r}, {what}; name a row without them"
@@ -235,8 +234,8 @@ def _check_teacher(recipe: Recipe, settings: VseSettings, of_row: VseSettings, k
     if changed.teacher:
         raise RecipeError(f"{key}.row is {teacher['row']!r}, which has a teacher itself; write the teacher for the "
                           "rows that learn from it alone, in vse.row_settings")  # fmt: skip
-    slots = [slot for text in settings.rows[teacher["row"]] for slot in parse_group(text)]
-    if language not in (known := {slot.language for slot in slots} | {*settings.test}):
+    known = {slot.language for slot in slots_in(settings.rows[teacher["row"]])} | {*settings.test}
+    if language not in known:
         raise RecipeError(f"{key}.language is {language!r}, but the teacher reads {', '.join(sorted(known))}; name one "
                           "of these")  # fmt: skip
     with located(key):

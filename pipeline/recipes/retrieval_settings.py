@@ -1,10 +1,11 @@
 """Settings of retrieval models: how one is trained, and what is trained and how it is tested."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from data.batches.slots import Slot, parse_group
 from data.lines import WORD_VECTORS
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
@@ -14,6 +15,11 @@ RANKED_BY = ("by_likelihood", "first", "fuse", "translate")
 """Settings of `vse`, one at most, by which something else than the scores of `vse.model` ranks."""
 
 _OF_A_TEXT_MODEL = ("pretrained", "pretrained_rate", "pretrained_vectors", "pretrained_layer")
+
+
+def slots_in(groups: Iterable[str]) -> list[Slot]:
+    """All slots of the groups of a row, group by group."""
+    return [slot for text in groups for slot in parse_group(text)]
 
 
 @dataclass

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from data.batches.slots import parse_group
 from data.evaluation.sts import GOLD, INPUT, StsSettings
 from data.pictures.extractor import ExtractorSettings
 from pipeline.errors import RecipeError
-from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings, slots_in
 from pipeline.recipes.systems import CAPTION, HUB, members_of, parse_path, parse_system
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.recipes.translator_settings import DecodingSettings, MmtSettings
@@ -194,8 +193,12 @@ class Recipe:
         if both := self.augment.searches.keys() & self.augment.filters.keys():
             raise RecipeError(f"{min(both)!r} is in augment.searches and in augment.filters; rename one")
         for path in self.augment.paths:
+            (system, _, search), whole = parse_path(path), path
             with located(f"augment.paths has {path!r}"):
-                (self._check_captions_of if parse_path(path)[0] == CAPTION else self._check_path)(path)
+                if search in self.augment.filters:
+                    self._check_filtered(path)
+                    whole = path.partition("@")[0]
+                (self._check_captions_of if system == CAPTION else self._check_path)(whole)
         _check_sts(self.sts)
 
     def _check_translations(self) -> None:
@@ -224,9 +227,6 @@ class Recipe:
         """Refuse a path that the recipe's translators cannot make."""
         mmt, searches = self.mmt, self.augment.searches
         system, languages, search = parse_path(path)
-        if search in self.augment.filters:
-            self._check_filtered(path)
-            search = None
         if system == HUB:  # `/`, `:` and `-` of a model's name have other meanings in paths and groups
             raise RecipeError("name the model as mmt.pretrained.NAME.model, add NAME to mmt.systems, write NAME:en-de")
         if system not in mmt.systems or len(languages) < 2:
@@ -275,9 +275,6 @@ class Recipe:
     def _check_captions_of(self, path: str) -> None:
         """Refuse a path `caption:de` that has another form, or that no `augment.captioner` writes."""
         captioner, (_, languages, search) = self.augment.captioner, parse_path(path)
-        if search in self.augment.filters:
-            self._check_filtered(path)
-            search = None
         if len(languages) != 1 or not re.fullmatch(r"[a-z]{2,3}", languages[0]) or search is not None:
             raise RecipeError(f"expected {CAPTION}:de, with one language and no search")
         if not captioner:
@@ -287,7 +284,7 @@ class Recipe:
                 "image-text-to-text)"
             )
         groups = [] if "kind" in captioner else self.vse.rows.get(str(captioner.get("row")), [])
-        known = sorted({slot.language for text in groups for slot in parse_group(text)})
+        known = sorted({slot.language for slot in slots_in(groups)})
         if known and languages[0] not in known:
             raise RecipeError(
                 f"augment.captioner.row {captioner['row']!r} is trained on {', '.join(known)}; name one of these, or "

@@ -1,12 +1,12 @@
 """Several languages in the report: recall by training captions, and what one more language costs a model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from data.batches.slots import Slot, parse_group
 from data.captions.table import HUMAN
 from modules.retrieval_models import parameters_of_a_language
 from pipeline.engine.artifacts import read_json
 from pipeline.engine.job import Job
+from pipeline.recipes.retrieval_settings import slots_in
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import Figures, Subject
 from pipeline.retrieval.rows import Row
@@ -35,7 +35,7 @@ def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
             lines.setdefault((table, row.system, row.name, shown), row)
     tested = {_line_of(result) for result in figures.results if _is_recall(result)}
     for (table, system, name, languages), row in lines.items():
-        slots = {slot for job in row.trained for slot in _slots(job)}
+        slots = {slot for job in row.trained for slot in slots_in(job.settings["groups"])}
         counts = written | _synthesised(figures, row.trained)
         for language in sorted(languages - row.unseen):
             own = {slot.type for slot in slots if slot.language == language}
@@ -85,10 +85,6 @@ def _is_recall(result: Result) -> bool:
     return (result.split, result.metric) == ("test", "mean_recall")
 
 
-def _slots(job: Job) -> Iterator[Slot]:
-    return (slot for group in job.settings["groups"] for slot in parse_group(group))
-
-
 def _written(figures: Figures) -> dict[str, int]:
     """Type → human training captions, as the data report counts them; empty if the corpus is not here."""
     corpus = figures.graph.corpus
@@ -106,7 +102,8 @@ def _synthesised(figures: Figures, trained: Sequence[Job]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for source, job in ((source, job) for model in trained for source, job in model.inputs.items()):
         if (count := figures.scores(job).get(("", "captions"))) and source != "corpus":
-            counts |= {slot.type: int(count) for model in trained for slot in _slots(model) if slot.source == source}
+            slots = [slot for model in trained for slot in slots_in(model.settings["groups"])]
+            counts |= {slot.type: int(count) for slot in slots if slot.source == source}
     return counts
 
 

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.batches.slots import parse_group
 from data.captions.described_images import DescribedImages
 from data.text.characters import lowered
 from data.text.languages import language_name
@@ -28,12 +27,13 @@ from pipeline.engine.machine import process_rank
 from pipeline.engine.runner import Runner
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
+from pipeline.recipes.retrieval_settings import slots_in
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.generation import written_captions
 from pipeline.similarity.models import models_of
 from pipeline.training.model_files import load_model
 from pipeline.training.trainer import log_folder
-from pipeline.vectors.images import images_in, images_of
+from pipeline.vectors.images import images_in, test_inputs
 from pipeline.visualization.dashboards import log_pictures
 from pipeline.visualization.grounding import grounded, grounding_figure
 from pipeline.visualization.joint_space import known_words, plane_figure, word_vectors
@@ -121,7 +121,7 @@ def finished_drawings(graph: Graph) -> list[tuple[str, bytes]]:
 
 def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrained: str | None) -> Job:
     """Draw one model, and show the same in the TensorBoard folder of its training."""
-    learned = {slot.language for group in trained.settings["groups"] for slot in parse_group(group)}
+    learned = {slot.language for slot in slots_in(trained.settings["groups"])}
     languages = [language for language in recipe.vse.test if language in learned][:_LANGUAGES] or recipe.vse.test[:1]
 
     kind, options = model_class(trained.settings["model"]), trained.settings["options"]
@@ -161,8 +161,7 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
         ]
         return {"grounded": 0 if lacks else len(images.ids[:_GROUNDED]), "lacks": lacks, "unknown_words": unknown}
 
-    inputs = {"corpus": corpus, "model": trained} | images_of(trained)
-    name = trained.name.replace("vse-", "draw-", 1)
+    name, inputs = trained.name.replace("vse-", "draw-", 1), test_inputs(trained, corpus)
     plain = {"languages": languages, "words": chosen} | ({GENERATION: True} if generates else {})
     return Job(name, "draw", VERSION, plain, inputs, run, headline=_headline)
 

@@ -15,13 +15,12 @@ from modules.retrieval_models import model_class
 from pipeline.engine.console import command, counted, stage_command
 from pipeline.graph import Graph
 from pipeline.init.networks import DUAL_ENCODERS
-from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings, slots_in
 from pipeline.recipes.settings import CorpusSettings, Recipe
 from pipeline.recipes.systems import CAPTION, members_of, parse_path, parse_system
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import Compared, Seeds
 from pipeline.retrieval.reranking import is_better
-from pipeline.retrieval.rows import slots_of
 
 _ENOUGH = 3  # seeds whose spread an interval can be over
 
@@ -171,7 +170,7 @@ def _gains(
     settings: VseSettings, own: Iterable[tuple[str, str]], compared: Sequence[Compared]
 ) -> list[str]:  # fmt: skip
     """What rows with translated captions, or with sentences alone, have beside the first row without them."""
-    sources = {name: {slot.source for slot in slots_of(settings, name)} for _, name in own}
+    sources = {name: {slot.source for slot in slots_in(settings.rows[name])} for _, name in own}
     kinds = {name: kind for name, of_row in sources.items() if (kind := _kind(of_row)) is not None}
     gains = [it for it in compared if it.metric == "mean_recall" and it.row in kinds and it.base not in kinds]
     said = []

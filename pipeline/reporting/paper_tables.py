@@ -71,11 +71,8 @@ def table(graph: Graph, runner: Runner, name: str | None) -> None:
     """
     jobs = table_jobs(graph, name)
     if kept := graph.recipe.not_of_tables:
-        info(
-            f"not of tables: {', '.join(f'--{key}' for key in kept)}; the systems of a table have their own",
-            "",
-            "yellow",
-        )
+        shown = ", ".join(f"--{key}" for key in kept)
+        info(f"not of tables: {shown}; the systems of a table have their own", colour="yellow")
     runner.expect(topological_order(jobs))
     try:
         runner.run(jobs)
@@ -205,10 +202,8 @@ def _captions_table(figures: Figures, table: str, all_rows: Sequence[Row]) -> Te
     settings = figures.recipe.tables[table]
     about, language, lines, n = ANALYSES["retrieved"], settings.language, list[list[str]](), 0
     for (system, name), rows in by_line(all_rows).items():
-        title, jobs = (
-            rows[0].title(language),
-            [row.analyses["retrieved"] for row in rows if "retrieved" in row.analyses],
-        )
+        title = rows[0].title(language)
+        jobs = [row.analyses["retrieved"] for row in rows if "retrieved" in row.analyses]
         subject = Subject("test", system, title, language, table=table)
         measured = measure(figures, about, jobs, subject, settings.folds)
         n = n or measured.n

@@ -9,7 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from modules.metrics.intervals import FEW, Difference, bootstrap_interval, mean_interval, paired_difference
-from modules.metrics.retrieval import MEDIANS, RECALLS
+from modules.metrics.retrieval import MEDIANS, RECALLS, RetrievalRanks
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
@@ -228,8 +228,7 @@ class Figures:
             ranks = [run[language] for run in runs]
             exact = bootstrap_interval(ranks, self.recipe.report.resamples)
             intervals = {name: rounded(interval) for name, interval in exact.items()}
-            n, captions = len(ranks[0].image_to_text), len(ranks[0].text_to_image)
-            captioned = int((ranks[0].image_to_text > 0).sum())
+            n, captions, captioned = _counts(ranks[0])
         split = fold_split(n) if folds else "test"
         subject = Subject(split, system, row, language, n, captions, captioned, table=table)
         figures = {
@@ -267,9 +266,7 @@ class Figures:
         """How many images and captions the figures of a language are of, as tables print it; empty if none is here."""
         for job in jobs:
             if self.workspace.done(job) and (language, "t2i_r1") in self.scores(job):
-                ranks = read_ranks(self.workspace.folder(job), language)
-                images, captions = len(ranks.image_to_text), len(ranks.text_to_image)
-                captioned = int((ranks.image_to_text > 0).sum())
+                images, captions, captioned = _counts(read_ranks(self.workspace.folder(job), language))
                 some = f", {captioned:,} of them with captions" if captioned < images else ""
                 few = ", too few to compare systems" if captioned < FEW else ""
                 return f" ({images:,} images{some}, {captions:,} captions{few})"
@@ -314,6 +311,11 @@ class Figures:
         self.compared.append(Compared(row, beside, language, metric, difference))
         seen = " ".join(f"{value:+.2f}" for value in by_seed)
         return [*shown_difference(difference), seen if len(by_seed) > 1 else f"{seen} {_only('images')}"]
+
+
+def _counts(ranks: RetrievalRanks) -> tuple[int, int, int]:
+    """How many images and captions are ranked, and how many of the images have captions."""
+    return len(ranks.image_to_text), len(ranks.text_to_image), int((ranks.image_to_text > 0).sum())
 
 
 def _only(of: str) -> str:

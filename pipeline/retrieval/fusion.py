@@ -20,7 +20,6 @@ from pipeline.retrieval.ranks import (
     inputs_of,
     inputs_of_several,
     open_test,
-    ranked,
     ranking_job,
     validation_scores,
     write_ranks,
@@ -82,7 +81,8 @@ def in_folds(training: Training) -> Row:
             for language, whole in encoded.items()
         }
         validated = read_manifest(inputs["model"])["metrics"].get("val", {})
-        return {"test": write_ranks(folder, ranked(encoded)), "folds": folds, "val": validated}
+        ranks = {language: whole.ranks() for language, whole in encoded.items()}
+        return {"test": write_ranks(folder, ranks), "folds": folds, "val": validated}
 
     name = row.job.name.replace("vse-", f"folds-{settings.folds}-", 1)
     plain = {"test": settings.test, "folds": settings.folds}

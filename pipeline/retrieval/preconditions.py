@@ -16,10 +16,9 @@ from data.text.tokenisation import WORDS
 from modules.retrieval_models import RetrievalModel, model_class
 from pipeline.engine.console import info
 from pipeline.errors import RecipeError, as_recipe_error
-from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings, slots_in
 from pipeline.recipes.systems import parse_path
 from pipeline.recipes.typed import located
-from pipeline.retrieval.rows import slots_of
 
 
 def require_segmenters(settings: VseSettings) -> None:
@@ -29,7 +28,7 @@ def require_segmenters(settings: VseSettings) -> None:
         DataError: it is.
     """
     rows = settings.only or settings.rows
-    languages = {slot.language for row in rows for slot in slots_of(settings, row)} | set(settings.test)
+    languages = {slot.language for row in rows for slot in slots_in(settings.rows[row])} | set(settings.test)
     for language in sorted(languages) if settings.segment == WORDS else ():
         require_segmenter(language)
 
@@ -129,7 +128,7 @@ def advise_on_languages(settings: VseSettings, captions: Table, paths: Sequence[
         captions: of the corpus.
         paths: of translations, which read the captions of the language that they begin with.
     """
-    read = {slot.language for row in settings.rows for slot in slots_of(settings, row)} | set(settings.test)
+    read = {slot.language for row in settings.rows for slot in slots_in(settings.rows[row])} | set(settings.test)
     read |= {parse_path(path)[1][0] for path in paths}
     unread = Counter(language for language in captions["language"][:] if language not in read)
     for language, count in unread.items():

@@ -85,11 +85,6 @@ def encode_split(test: ModelTest, split: str = "test") -> tuple[RetrievalData, d
     return data, module.encoded
 
 
-def ranked(encoded: Mapping[str, EncodedTest]) -> dict[str, RetrievalRanks]:
-    """The ranks of each language."""
-    return {language: test.ranks() for language, test in encoded.items()}
-
-
 def write_ranks(folder: Path, ranks: Mapping[str, RetrievalRanks]) -> dict[str, dict[str, float]]:
     """Write the ranks of each language; their scores."""
     for language, language_ranks in ranks.items():

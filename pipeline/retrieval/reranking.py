@@ -46,17 +46,28 @@ def can_rerank(settings: VseSettings) -> bool:
 
 
 def reranked_row(row: Row, first: Row, corpus: Job, of_first: VseSettings, settings: VseSettings) -> Row:
-    """A model tested on the first results of another one.
+    """A model tested on the first `vse.first_k` results of another one, whose score is an inner product.
 
     Args:
-        row: of the model that reranks.
-        first: of the one that is indexed.
+        row: of the model that reranks, with `settings`.
+        first: of the one that is indexed, with `of_first`.
         corpus: the job that prepares their data.
-        of_first: settings of the one that is indexed.
-        settings: of the one that reranks.
     """
+
+    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks."""
+        _, indexed = encode_split(open_test(inputs_of(inputs, 0), settings.test, of_first))
+        lists = {language: _lists(gallery, settings.first_k) for language, gallery in indexed.items()}
+        _, encoded = encode_split(open_test(inputs_of(inputs, 1), settings.test, settings))
+        ranks = {
+            language: reranked(gallery.similarity, gallery.images, gallery.captions, lists[language])
+            for language, gallery in encoded.items()
+        }
+        return {"test": write_ranks(folder, ranks)}
+
     name = f"rerank-{of_first.model}-{settings.model}-{row.name}-{row.seed}"
-    job = rerank_job(name, first.job, row.job, corpus, of_first, settings)
+    plain = {"test": settings.test, "first_k": settings.first_k}
+    job = ranking_job(name, inputs_of_several([first.job, row.job], corpus), plain, run, settings, version=2)
     system = f"{settings.model} on the first {settings.first_k} of {of_first.model}"
     analyses = {name: job for name, job in row.analyses.items() if name == "retrieved"}
     return replace(row, job=job, trained=(row.job, first.job), system=system, analyses=analyses)
@@ -84,24 +95,6 @@ def trained_reranker(row: Row | None, workspace: Workspace, exported: Row | None
     """A recipe's reranker, if it has been trained and tested, and is better on validation than the exported model."""
     done = row is not None and all(map(workspace.done, (row.job, row.trained[0])))
     return row if row is not None and done and is_better(row, workspace, exported) else None
-
-
-def rerank_job(name: str, first: Job, second: Job, corpus: Job, of_first: VseSettings, settings: VseSettings) -> Job:
-    """Rerank the first `vse.first_k` results of a trained model of an inner product by the score of another one."""
-
-    def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the ranks."""
-        _, indexed = encode_split(open_test(inputs_of(inputs, 0), settings.test, of_first))
-        lists = {language: _lists(gallery, settings.first_k) for language, gallery in indexed.items()}
-        _, encoded = encode_split(open_test(inputs_of(inputs, 1), settings.test, settings))
-        ranks = {
-            language: reranked(gallery.similarity, gallery.images, gallery.captions, lists[language])
-            for language, gallery in encoded.items()
-        }
-        return {"test": write_ranks(folder, ranks)}
-
-    plain = {"test": settings.test, "first_k": settings.first_k}
-    return ranking_job(name, inputs_of_several([first, second], corpus), plain, run, settings, version=2)
 
 
 def _lists(gallery: EncodedTest, k: int) -> FirstLists:

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from data.batches.slots import Slot, parse_group
 from data.corpora.scenes.corpus import ScenesSettings
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
-from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings, slots_in
 from pipeline.recipes.settings import Recipe
 
 
@@ -46,11 +45,12 @@ class Row:
         return f"{self.name} (not trained on {language})" if language in self.unseen else self.name
 
 
-def languages_of(recipe: Recipe, row: Row) -> list[str]:
-    """Those that the row was trained on."""
-    if not recipe.vse.of_row(row.name).epochs:  # nobody knows what a pretrained network has learned
-        return sorted(recipe.vse.test)
-    return sorted({slot.language for text in recipe.vse.rows[row.name] for slot in parse_group(text)})
+def languages_of(settings: VseSettings, row: str) -> list[str]:
+    """Those that a row of `vse.rows` is trained on; of one that is not those that are tested: nobody knows better."""
+    known = (
+        {slot.language for slot in slots_in(settings.rows[row])} if settings.of_row(row).epochs else {*settings.test}
+    )
+    return sorted(known)
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,6 @@ class Trained:
         """The settings of the corpus, if it is `scenes`: no other one knows its objects."""
         options = self.recipe.corpus.options
         return options if isinstance(options, ScenesSettings) else None
-
-
-def slots_of(settings: VseSettings, row: str) -> list[Slot]:
-    """All slots of a row of `vse.rows`, group by group; none of a row that is not trained."""
-    return [slot for text in settings.rows[row] for slot in parse_group(text)]
 
 
 def recall_headline(figures: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.recipes.overlays import overlaid, teacher_settings, untrained
-from pipeline.recipes.retrieval_settings import TrainingSettings, VseSettings
+from pipeline.recipes.retrieval_settings import TrainingSettings, VseSettings, slots_in
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.trainer_settings import job_settings
 from pipeline.recipes.typed import names_of
@@ -40,7 +40,7 @@ from pipeline.retrieval.preconditions import (
 )
 from pipeline.retrieval.probes import language_probe, twin_scores
 from pipeline.retrieval.ranks import ModelTest, folds_of, validation_scores, write_ranks
-from pipeline.retrieval.rows import Row, recall_headline, slots_of
+from pipeline.retrieval.rows import Row, languages_of, recall_headline
 from pipeline.retrieval.weights import start_network, start_scale, start_weights
 from pipeline.retrieval.words import files_read, sentence_jobs, start_words, text_input, vectors_of_row
 from pipeline.training.model_files import load_best, save_model
@@ -81,9 +81,8 @@ class Training:
 
     @property
     def languages(self) -> frozenset[str]:
-        """Those of its training captions; of a row that is not trained those that are tested: nobody knows better."""
-        known = frozenset(slot.language for slot in slots_of(self.recipe.vse, self.name))
-        return known if self.settings.epochs else frozenset(self.settings.test)
+        """Those that it is trained on (`languages_of`)."""
+        return frozenset(languages_of(self.recipe.vse, self.name))
 
     def train(self, model: str) -> Job:
         """The job that trains a model on the row's captions; raises as `training_job`."""
@@ -160,10 +159,10 @@ def training_job(training: Training, settings: VseSettings) -> Job:
     tables = {"corpus": corpus} | {source: synthetic[source] for source in mix.sources}
     network = files.get("pretrained")  # its pictures come before the trainings that come first: there may be none
     inputs = tables | images_to_read(settings, corpus, training.pictures, network, teacher, digests)
-    taught = taught_jobs(slots_of(settings, row), settings, teacher, corpus, synthetic)
+    taught = taught_jobs(slots_in(settings.rows[row]), settings, teacher, corpus, synthetic)
     inputs |= sentence_jobs(settings, network, tables, taught) | taught
     inputs |= {f"start-{number}": start for number, start in enumerate(starts)}
-    paths = dict.fromkeys(slot.source.removeprefix(TEXT) for slot in slots_of(settings, row))
+    paths = dict.fromkeys(slot.source.removeprefix(TEXT) for slot in slots_in(settings.rows[row]))
     borrowed = [job for path, job in synthetic.items() if path in paths and job.inputs["corpus"].key != corpus.key]
     inputs |= lenders_of(borrowed, corpus)
     run = _Run(recipe, settings, row, training.seed, mix)
@@ -318,7 +317,7 @@ def _mix(settings: VseSettings, row: str, synthetic: Mapping[str, Job]) -> _Mix:
     """The caption mix of a row; RecipeError where its captions are not written, or weights are of others."""
     groups = [parse_group(text) for text in settings.rows[row]]
     require_drawn(row, groups)
-    slots = slots_of(settings, row)
+    slots = slots_in(settings.rows[row])
     types = list(dict.fromkeys(slot.type for slot in slots))
     read = {slot.source for slot in slots} - {HUMAN}
     sources = sorted(source for source in read if not source.startswith(TEXT))

@@ -20,7 +20,7 @@ from pipeline.engine.files import require_network
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.recipes.overlays import trainings_beside, trainings_of
-from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings, slots_in
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import parse_path
 from pipeline.retrieval.fusion import fused, in_folds
@@ -34,7 +34,7 @@ from pipeline.retrieval.preconditions import (
 )
 from pipeline.retrieval.query_translation import by_translation
 from pipeline.retrieval.reranking import by_likelihood, on_first_lists
-from pipeline.retrieval.rows import Row, slots_of
+from pipeline.retrieval.rows import Row
 from pipeline.retrieval.training import Training
 from pipeline.translation.augment import captions_headline, leave_written
 from pipeline.vectors.images import encoder_arguments, images_in, test_inputs
@@ -108,7 +108,7 @@ def require_written(settings: VseSettings, captions: Table, corpus: Path) -> Non
         require_equal_folds(settings.folds, len(tested))
     training = CaptionsOfImages(captions.select(np.flatnonzero(np.array(captions["split"][:]) == "train")))
     for name in settings.only or settings.rows:
-        slots = slots_of(settings, name)
+        slots = slots_in(settings.rows[name])
         groups = [parse_group(text) for text in settings.rows[name]]
         require_taught(settings.of_row(name), name, groups, corpus)
         written = [slot.language for slot in slots if slot.source == HUMAN]

@@ -25,9 +25,8 @@ from pipeline.engine.console import debug, info, status
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
-from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings, slots_in
 from pipeline.recipes.settings import Recipe
-from pipeline.retrieval.rows import slots_of
 from pipeline.training.model_files import device_of
 
 _MOST_A_LETTER = 4  # sub-words of a letter, which a tokenizer of bytes may need
@@ -163,7 +162,7 @@ def require_read(settings: VseSettings) -> None:
     """Refuse word vectors of a language that no row reads."""
     if not settings.word_vectors:
         return
-    known = {slot.language for row in settings.rows for slot in slots_of(settings, row)}
+    known = {slot.language for row in settings.rows for slot in slots_in(settings.rows[row])}
     if unread := sorted(settings.word_vectors.keys() - known):
         raise RecipeError(
             f"vse.word_vectors names {unread[0]!r}, but vse.rows reads {', '.join(sorted(known))} alone; leave it out"

@@ -1,22 +1,21 @@
 """Stage sts: a job for each trained retrieval model, and for each baseline, that predicts how similar sentences are."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data.batches.slots import parse_group
 from data.evaluation.sts import SentencePairs
 from data.vectors.word_vectors import INSTALL, installed
 from modules.metrics.sentence_similarity import Scores, pair_similarity
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.graph import Graph
-from pipeline.recipes.retrieval_settings import VseSettings
+from pipeline.recipes.retrieval_settings import VseSettings, slots_in
 from pipeline.recipes.settings import Recipe
 from pipeline.retrieval.rows import Row
 from pipeline.similarity.baselines import BASELINES, FASTTEXT
-from pipeline.similarity.sets import digests, sts_job
+from pipeline.similarity.sets import digests_of_sets, sts_job
 from pipeline.training.model_files import load_model
 
 
@@ -49,7 +48,7 @@ def sts_rows(graph: Graph) -> list[StsRow]:
     recipe, workspace = graph.recipe, graph.workspace
     done, rows = set[tuple[str, str]](), []
     types: dict[tuple[str, ...], Job] = {}  # captions of the language → a job that is trained on them
-    sets = digests(recipe, workspace)
+    sets = digests_of_sets(recipe, workspace)
     for vse, row, trained, title in models_of(graph):
         if (trained.name, trained.key) in done:
             continue
@@ -100,8 +99,7 @@ def can_run(row: StsRow, workspace: Workspace) -> bool:
 
 def _types(trained: Job) -> list[str]:
     """Types of the captions that a model was trained on, `en/human`."""
-    groups: Sequence[str] = trained.settings["groups"]
-    return list(dict.fromkeys(slot.type for text in groups for slot in parse_group(text)))
+    return list(dict.fromkeys(slot.type for slot in slots_in(trained.settings["groups"])))
 
 
 def _model_job(recipe: Recipe, sets: dict[str, str | None], trained: Job, pretrained: str | None) -> Job:

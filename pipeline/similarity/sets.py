@@ -60,7 +60,7 @@ def read_sets(recipe: Recipe) -> dict[str, SentencePairs]:
     return {name: read_sts(path) for name, path in set_files(recipe).items()}
 
 
-def digests(recipe: Recipe, workspace: Workspace) -> dict[str, str | None]:
+def digests_of_sets(recipe: Recipe, workspace: Workspace) -> dict[str, str | None]:
     """Name → a digest of the files' contents; None where they are not at hand, so that nothing is known of the set."""
     fingerprints: dict[str, str | None] = {}
     for name, path in set_files(recipe).items():

@@ -34,7 +34,6 @@ from pipeline.training.tensorboard import log_result
 from pipeline.training.trainer import fit, log_folder
 from pipeline.translation.back_translation import back_translation_job
 from pipeline.translation.evaluation import evaluate_translator, settings_of_test, translation_headline
-from pipeline.translation.incongruent_images import incongruent_job
 from pipeline.translation.parallel_text import parallel_text_of
 from pipeline.translation.pretrained import pretrained_job
 from pipeline.translation.reranked import channel_of, read_beside, reranked_jobs
@@ -109,11 +108,6 @@ def _back_translation(
     if (translator := borrowed(other_recipe).get(wanted)) is None:
         raise RecipeError(f"recipe {recipe.name}: mmt.back_translate.{direction} is {name!r}, which trains no {wanted}")
     return back_translation_job(recipe.mmt, direction, corpus, text, translator)
-
-
-def incongruent_jobs(recipe: Recipe, jobs: Mapping[str, Job]) -> dict[str, Job]:
-    """The incongruent-image test of each MMT among `translator_jobs`."""
-    return {name: incongruent_job(recipe, job) for name, job in jobs.items() if job.settings.get("system") == "mmt"}
 
 
 def say_scores(workspace: Workspace, jobs: Iterable[Job]) -> None:

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data.batches.parallel_text import ParallelText
-from data.batches.slots import parse_group
 from data.translators.nbest import Candidate, nbest_lines, read_nbest
 from modules.translators.mira import MiraSettings
 from modules.translators.nbest import Lists, compare, figures_of, tuned
 from pipeline.engine.artifacts import read_rows
 from pipeline.engine.job import Job
 from pipeline.errors import RecipeError
+from pipeline.recipes.retrieval_settings import slots_in
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import CHANNEL, members_of, opposite
 from pipeline.recipes.translator_settings import CONTROL, OF_RETRIEVAL
@@ -250,7 +250,7 @@ def _lacks(feature: str, direction: str) -> str:
 
 def _similarities(model: Job, direction: str) -> list[str]:
     """The features that a retrieval model has for a direction, by the languages of its training captions."""
-    languages = {slot.language for text in model.settings["groups"] for slot in parse_group(text)}
+    languages = {slot.language for slot in slots_in(model.settings["groups"])}
     source, target = direction.split("-")
     if target not in languages:
         return []

@@ -57,7 +57,7 @@ def save_several(
     """
     for name in (*members, *parts):
         (folder / name).mkdir(exist_ok=True)
-        for file in MODEL_FILES if name == RETRIEVAL else files_of(inputs[name]):
+        for file in MODEL_FILES if name == RETRIEVAL else files_of_translator(inputs[name]):
             shutil.copyfile(inputs[name] / file, folder / name / file)
     (folder / "network.json").write_text(json.dumps({"ensemble": list(members), **about}, indent=1), encoding="utf-8")
 
@@ -135,7 +135,7 @@ class Reranking:
     length_penalty: float | None = None
 
 
-def files_of(folder: Path) -> set[str]:
+def files_of_translator(folder: Path) -> set[str]:
     """What `load_translator` reads in a folder, relative to it; of a retrieval model without its text model.
 
     The members of a whole are ours: what re-ranks a pretrained translator is not moved.
@@ -157,7 +157,7 @@ def _own_files(folder: Path) -> set[str]:
     return {*TRANSLATOR_FILES, *([SOURCE_WORDS] if (folder / SOURCE_WORDS).is_file() else [])}
 
 
-def reads_regions(folder: Path) -> bool:
+def needs_regions(folder: Path) -> bool:
     """Does a finished translator read the regions of a picture, by itself or to re-rank? Its weights are not loaded.
 
     Raises:
@@ -165,7 +165,7 @@ def reads_regions(folder: Path) -> bool:
     """
     network, members, how = _read(folder)
     if members:
-        return any(reads_regions(folder / name) for name in members) or "image" in how.weights
+        return any(needs_regions(folder / name) for name in members) or "image" in how.weights
     return network.get("region_dim") is not None
 
 

@@ -69,14 +69,10 @@ def reads_regions(trained: Job) -> bool:
     return "model" in read.inputs and reads_regions(read.inputs["model"])
 
 
-def images_of(trained: Job) -> dict[str, Job]:
-    """The same of a model that a job has trained, for a job that tests it."""
-    return {name: job for name, job in trained.inputs.items() if name == IMAGES}
-
-
 def test_inputs(trained: Job, corpus: Job) -> dict[str, Job]:
     """The inputs of a job that tests a trained model: `corpus`, `model`, and pictures if it reads them."""
-    return {"corpus": corpus, "model": trained} | images_of(trained)
+    read = {IMAGES: trained.inputs[IMAGES]} if IMAGES in trained.inputs else {}
+    return {"corpus": corpus, "model": trained} | read
 
 
 def images_in(inputs: Mapping[str, Path]) -> RegionStore:

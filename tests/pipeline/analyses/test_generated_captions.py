@@ -57,14 +57,11 @@ def test_a_caption_of_each_test_image_is_kept_and_scored_beside_the_baselines(gx
         assert [scores[f"generated_{one}"] for one in MEASURES] == pytest.approx(list(expected.figures().values()))
         assert scores["generated_images"] == len(images)
         assert np.array_equal(read_values(folder, language, "generated", "cider"), expected.cider)
-        for short, name in BASELINES.items():
-            assert (
-                gxn.metrics("caption-baselines")["test"][language][f"{short}_cider"]
-                == baselines[name].figures()["cider"]
-            )
-            assert np.array_equal(
-                read_values(gxn.job("caption-baselines"), language, short, "cider"), baselines[name].cider
-            )
+        for name in BASELINES:
+            figures = gxn.metrics("caption-baselines")["test"][language]
+            assert figures[f"{name}_cider"] == baselines[name].figures()["cider"]
+            kept = read_values(gxn.job("caption-baselines"), language, name, "cider")
+            assert np.array_equal(kept, baselines[name].cider)
 
 
 def test_they_are_what_the_exported_model_writes(gxn: Tiny, gxn_model) -> None:
