@@ -83,6 +83,8 @@ def parts_of(source: str, cache: str) -> tuple[str, list[Part], list[str]]:
 
     datasets.disable_progress_bars()
     folder, left = Path(source), list[str]()
+    if source == HUB:
+        raise DataError(f"{HUB} names no data set; expected its name on the hub behind it, {HUB}USER/NAME")
     if source.startswith(HUB):
         form, splits = "a data set of the hub", datasets.load_dataset(source.removeprefix(HUB))
     elif metadata := _metadata_in(folder):
@@ -112,18 +114,21 @@ def reading(source: str) -> Iterator[None]:
         advice = "expected a data set of pictures and captions"
         if source.startswith(HUB):
             advice = (
-                "expected a name on the hub; without internet, copy it into a folder where there is some (`hf download "
-                "NAME --repo-type dataset --local-dir FOLDER`, or `save_to_disk`) and name that"
+                "expected a name on the hub; log in for a private or gated one (`.venv/bin/hf auth login`); without "
+                "internet, or to choose one of several configurations, copy it into a folder where there is internet "
+                "(`hf download NAME --repo-type dataset --local-dir FOLDER`, or `save_to_disk`) and name that"
             )
         raise DataError(f"{source}: no data set that `datasets` can read ({one_line(error)}); {advice}") from None
 
 
 def may_be_read(path: Path, source: str) -> bool:
-    """May a file that a data set names be read: does it lie in its folder or, of the hub, in the library's cache?"""
+    """May a file that a data set names be read: does it lie in its folder or, of the hub, in a cache of data?"""
     import datasets
+    from huggingface_hub import constants
 
-    known = Path(datasets.config.HF_CACHE_HOME) if source.startswith(HUB) else Path(source)
-    return is_inside(path, known)
+    caches = constants.HF_HUB_CACHE, datasets.config.HF_DATASETS_CACHE  # not what else HF_HOME holds: a token
+    known = caches if source.startswith(HUB) else [source]
+    return any(is_inside(path, Path(folder)) for folder in known)
 
 
 def _require_inside(files: Sequence[Path], folder: Path) -> None:
@@ -211,6 +216,7 @@ def _part(split: str, rows: "Dataset", source: str, folder: Path | None = None) 
     images = [name for name, kind in kinds.items() if isinstance(kind, datasets.Image)]
     images += [name for name, kind in kinds.items() if isinstance(kind, dict) and {*kind} == {"bytes", "path"}]
     if not images:
-        raise DataError(f"{source}: no column of pictures among {', '.join(kinds)}; expected one of the type Image, or "
-                        "name the file of captions by --captions")  # fmt: skip
+        otherwise = "" if source.startswith(HUB) else ", or name the file of captions by --captions"
+        raise DataError(f"{source}: no column of pictures among {', '.join(kinds)}; expected one of the type "
+                        f"Image{otherwise}")  # fmt: skip
     return Part(split, rows.with_format(None), images[0])

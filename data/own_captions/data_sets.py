@@ -1,8 +1,10 @@
 """Data sets that the library `datasets` reads, written once as pictures and `captions.tsv`."""
 
 import hashlib
+import re
 import shutil
 import tempfile
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
@@ -13,7 +15,7 @@ from data.captions.table import split_called
 from data.captions.tables import HEADINGS, LANGUAGE, SPLIT, captions_in, is_missing, language_in
 from data.errors import BadLines, DataError
 from data.findings.checks import UNNAMED
-from data.own_captions.data_set_files import FILE_NAME, Part, may_be_read, parts_of, reading
+from data.own_captions.data_set_files import FILE_NAME, HUB, Part, may_be_read, parts_of, reading
 from data.own_captions.detection import FoundCaptions, path_from
 from data.pictures.folder import SUFFIXES, WRITTEN, copies_of, is_written, pictures_in
 from data.pictures.images import format_of
@@ -29,6 +31,7 @@ NO_CAPTION, UNREAD = "rows without a caption", "Parquet files of other folders"
 """What may be left out of a data set."""
 _SHARE = 0.1  # of the pictures, for a split that a data set with other splits lacks
 _SAMPLE = 1000
+_IN_ARCHIVE = re.compile(r"zip://(.+?)::(.+)")  # a file in a ZIP of the hub, as the library names it
 
 
 def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> FoundCaptions:
@@ -174,9 +177,10 @@ class _Writing:
         """
         if held is None:
             raise DataError(f"{self.source}: {row_name}: no picture; leave the row out")
-        content = held.get("bytes")
+        content, place = held.get("bytes"), str(held.get("path"))
         if content is None:
-            file = Path(str(held.get("path")))
+            packed = _IN_ARCHIVE.fullmatch(place) if self.source.startswith(HUB) else None
+            file = Path(packed[2] if packed else place)
             if not may_be_read(file, self.source):
                 raise DataError(f"{self.source}: {row_name} names a picture outside its folder, {str(file)!r}; put it "
                                 "into the folder, or save the data set by `save_to_disk`, which keeps its "
@@ -188,13 +192,18 @@ class _Writing:
             if here.is_relative_to(root):
                 self.inside = True
                 return composed(here.relative_to(root).as_posix())
-            content = file.read_bytes()
+            content = _unpacked(file, packed[1]) if packed else file.read_bytes()
         ending = f".{str(format_of(content)).lower()}"  # of no picture: the data report will name it
         name += ending if ending in SUFFIXES - {".jpeg"} else ".jpg"  # a camera's MPO; Pillow does not go by the name
         name = self.written.setdefault(hashlib.sha256(content).digest(), name)
         if not (self.folder / name).exists():
             (self.folder / name).write_bytes(content)
         return name
+
+
+def _unpacked(archive: Path, name: str) -> bytes:
+    with zipfile.ZipFile(archive) as packed:
+        return packed.read(name)
 
 
 def _cell(text: str) -> str:

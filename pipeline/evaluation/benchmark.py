@@ -17,6 +17,7 @@ from data.errors import one_line
 from data.evaluation.seen import TrainingHashes, picture_hash
 from data.pictures.images import formats_restricted
 from data.text.language_codes import NLLB, spellings
+from modules.pretrained.hub import ask_hub
 from pipeline.errors import RecipeError
 from pipeline.evaluation.measure import Measured, known_languages, overlaps_of
 from pipeline.export.exported_model import ExportedModel
@@ -161,6 +162,7 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
 
 def _load(task: Any) -> None:
     """Load a task's data, from the hub or the cache."""
+    ask_hub()
     try:
         task.load_data()
         task.convert_v1_dataset_format_to_v2(num_proc=None)

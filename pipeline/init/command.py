@@ -21,6 +21,7 @@ from data.pictures.extractor import ExtractorSettings
 from data.pictures.folder import is_written, unfit_name
 from data.pictures.images import unreadable
 from data.text.language_codes import ISO_639_1, require_language
+from modules.pretrained.hub import ask_hub
 from pipeline.engine.console import command, flag, info, status
 from pipeline.engine.files import require_output, write_output
 from pipeline.errors import RecipeError
@@ -146,6 +147,8 @@ def _found(source: str, output: Path, options: InitOptions, undo: ExitStack) -> 
     if exists and is_written(data) and not options.force:
         raise RecipeError(f"{data} exists, where the data set is to be written; replace it by "
                           f"{flag('--force')}, or choose another --output")  # fmt: skip
+    if source.startswith(HUB):
+        ask_hub()
     with status("reading the data set …"):
         found = write_data_set(source, data, options.languages)
     if not exists:  # else the next try would be refused

@@ -100,7 +100,7 @@ def captioner_job(
         nothing = tokens.encode_all([""] * len(images), language)
         found = translate_all(
             network, tokens, nothing, images, store, language, search, _PICTURES, settings.trainer,
-            kept=folder / "checkpoints",
+            kept=folder / "checkpoints" / (network.commit or ""),  # what another commit wrote is not taken over
         )  # fmt: skip
         written = {image: best.text for image, (best, *_) in zip(images, found, strict=True)}
         otherwise = f"change its prompt ({CAPTIONER}.prompt)"

@@ -14,6 +14,7 @@ from pipeline.analyses.sets import set_of_recipe
 from pipeline.cli import main
 from pipeline.corpus.prepare import pictures_of
 from pipeline.errors import RecipeError
+from pipeline.evaluation import benchmark
 from pipeline.evaluation.benchmark import (
     BenchmarkEncoder,
     all_languages,
@@ -157,7 +158,10 @@ def test_bad_tasks_are_one_line(used: Tiny, exported: ExportedModel, monkeypatch
         benchmark_task("STS12")
 
 
-def test_without_a_network_it_says_what_to_do(exported: ExportedModel) -> None:
+def test_without_a_network_it_says_what_to_do(exported: ExportedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(benchmark, "ask_hub", lambda: asked.append("the hub") or "")
     task = benchmark_task("XM3600T2IRetrieval")
     with pytest.raises(RecipeError, match=r"cannot be loaded \(.*mteb/xm3600.*\); .* where there is internet, or"):
         measure_task(exported, task, {"en": "en"}, None)
+    assert asked == ["the hub"]  # else its client asks for each part of the data for half a minute
