@@ -40,13 +40,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest in a finished job's folder.
 
     Raises:
-        RecipeError: it is damaged, or of another format.
+        RecipeError: it is not there, damaged, or of another format.
     """
     path = folder / "manifest.json"
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(manifest, dict):
             raise ValueError(f"it holds a {type(manifest).__name__}")
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: not there; another run may be replacing it (--force): wait for its end, then run "
+                          "the same command again") from None  # fmt: skip
     except (OSError, ValueError, RecursionError) as error:
         damaged = RecipeError(f"{path}: not a readable manifest ({error}); delete the folder and run again")
         raise of_machine(error, path) or damaged from None

@@ -15,6 +15,7 @@ from data.errors import one_line
 from pipeline.errors import RecipeError
 
 _WHERE = "artifacts lie where BILDWORT_ARTIFACTS says"
+_TOO_LITTLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"make room ({_WHERE}), then the same command continues"),
@@ -49,14 +50,17 @@ def line_of(error: OSError) -> str | None:
         first = error.args[0][0] if error.args and isinstance(error.args[0], list) and error.args[0] else None
         if not isinstance(first, tuple):
             return f"{one_line(error, 1000)}; {_ADVICE[errno.ENOSPC]}"
-        error = OSError(_number_in(str(first[2])), str(first[2]), str(first[1]))
+        number = _number_in(str(first[2]))
+        error = OSError(number, os.strerror(number) if number else str(first[2]), str(first[1]))
     short = error.errno is None and "written" in str(error)  # numpy says how many items were written, but not why
     if error.errno is None and not short:
         return None
     advice = _ADVICE[errno.ENOSPC] if short else _ADVICE.get(error.errno or 0, "check the file and its folder")
-    where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "a file or the output"
-    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        where, advice = "a temporary file or the output", "make room (temporary files lie where TMPDIR says)"
+    copied = error.errno in _TOO_LITTLE and error.filename2 is not None  # the first name is what was read
+    named = error.filename2 if copied else error.filename
+    where = os.fsdecode(named) if isinstance(named, str | bytes) else "a file or the output"
+    if named is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = f"make room where the command writes ({_WHERE}, temporary files where TMPDIR says)"
     if "lightning_logs" in Path(where).parts and error.errno in _NOT_ALLOWED:
         advice = "run the command from a folder where you may write"
     return f"{where}: {error.strerror or error}; {advice}"

@@ -156,8 +156,11 @@ def make_trainer(
             strategy=settings.strategy, precision="32-true" if precision == "tf32" else precision,
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
             enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*own, *bar],
-            plugins=[WholeCheckpoints(), *alone], **more,
+            plugins=[WholeCheckpoints(), *alone], default_root_dir=LOGS, **more,
         )  # fmt: skip
+        # Lightning answers SIGTERM and SLURM's SIGUSR1 by collectives in the midst of a step, which may wait forever.
+        # In an allocation it takes a `hpc_ckpt_1.ckpt` of its root folder for a checkpoint of any training.
+        trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
         if isinstance(trainer.strategy, ParallelStrategy) and (started := trainer.strategy.cluster_environment):
             started.validate_settings(trainer.num_devices, trainer.num_nodes)  # as Lightning does it later
     except (ValueError, TypeError, RuntimeError, MisconfigurationException, ImportError) as error:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from filelock import FileLock
+from pytorch_lightning.demos.boring_classes import BoringModel
 
 from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank, run_id, started_together
@@ -203,6 +206,23 @@ def test_what_srun_has_not_started_is_one_process(monkeypatch, environment: dict
     assert (trainer.world_size, trainer.global_rank) == (1, 0)
     monkeypatch.setenv("LOCAL_RANK", "1")  # one that Lightning has started in there
     assert process_rank() == 1
+
+
+@pytest.mark.parametrize("environment", [NOT_SRUN[0], {}], ids=["SLURM", "none"])
+def test_signals_and_checkpoints_of_slurm_are_not_lightnings(monkeypatch, tmp_path: Path, environment: dict) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hpc_ckpt_1.ckpt").write_text("of another training")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    numbers, seen = (signal.SIGTERM, signal.SIGUSR1), []
+
+    class Look(pl.Callback):
+        def on_train_batch_start(self, *_: object) -> None:
+            seen.append([signal.getsignal(number) for number in numbers])
+
+    before = [signal.getsignal(number) for number in numbers]
+    make_trainer(TrainerSettings(accelerator="cpu", progress=False), max_steps=1, callbacks=[Look()]).fit(BoringModel())
+    assert seen == [before]
 
 
 def test_srun_that_lightning_refuses_is_one_line(monkeypatch) -> None:

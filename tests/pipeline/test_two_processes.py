@@ -186,3 +186,19 @@ def test_processes_are_killed(
     run_on_two(whole, *arguments)
     killed_on_two(folder, victims, moment, *arguments)
     goes_on_and_ends_as(whole, folder, job, *arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signalled", [os.kill, os.killpg], ids=["the first", "both"])
+def test_two_processes_end_by_sigterm(tiny: Tiny, tmp_path: Path, signalled) -> None:
+    folder = tiny.without(tmp_path, "vse-*")
+    process = folder.start("vse", *ON_TWO, "--vse.only=[human]", "--vse.epochs=1000")
+    try:
+        while not list((folder.workspace.root / "jobs").glob(TRAINS)):
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.002)
+        signalled(process.pid, signal.SIGTERM)
+    finally:
+        said = ended(process, 30)
+    assert "stopped; the same command continues from where it was stopped" in said
+    assert process.returncode in (143, -signal.SIGKILL)  # by itself, or by Lightning, who looks every few seconds

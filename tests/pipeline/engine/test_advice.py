@@ -119,10 +119,22 @@ def test_an_override_may_hold_spaces(fresh: Tiny, capsys) -> None:
     assert "vse.only names 'c'" in " ".join(capsys.readouterr().err.split())
 
 
-def test_what_has_no_name_may_be_a_temporary_file() -> None:
+def test_what_has_no_name_may_be_an_artifact_or_a_temporary_file() -> None:
     line = line_of(OSError(errno.ENOSPC, "No space left on device"))
-    assert line == ("a temporary file or the output: No space left on device; make room (temporary files lie where "
-                    "TMPDIR says)")  # fmt: skip
+    assert line == ("a file or the output: No space left on device; make room where the command writes (artifacts lie "
+                    "where BILDWORT_ARTIFACTS says, temporary files where TMPDIR says)")  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_of_a_copy_that_does_not_fit_the_new_file_is_named(number: int) -> None:
+    line = line_of(OSError(number, "what it is", "/what/is/read", None, "/what/is/written"))
+    assert line is not None
+    assert line.startswith("/what/is/written: what it is")
+
+
+def test_of_a_folder_that_does_not_fit_an_error_is_told_once() -> None:
+    error = shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a' -> 'b'")])
+    assert (line_of(error) or "").startswith("b: No space left on device; make room")
 
 
 @pytest.mark.parametrize("path", ["/their/lightning_logs/scenes", "/their/lightning_logs"])

@@ -162,6 +162,9 @@ def test_a_table_that_may_not_be_read_is_not_damaged(tmp_path: Path, monkeypatch
 
 
 def test_a_file_that_is_missing_or_wrong_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"manifest\.json: not there; another run may be replacing it"):
+        read_manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(RecipeError, match="not a readable manifest"):
         read_manifest(tmp_path)
     assert of_machine(ValueError("Permission denied"), tmp_path) is None

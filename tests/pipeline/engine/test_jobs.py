@@ -210,6 +210,15 @@ def test_a_damaged_manifest_is_one_line_with_what_to_do(workspace: Workspace, co
     assert workspace.manifest(job)["metrics"] == {"score": 1.5}
 
 
+def test_a_manifest_that_another_run_has_just_moved_is_not_called_damaged(workspace: Workspace) -> None:
+    job = make("a")
+    folder = ran(workspace, job)
+    folder.rename(folder.with_name(f"{job.key}.before"))  # as --force does, after somebody has looked for it
+    with pytest.raises(RecipeError, match=r"manifest\.json: not there; another run may be replacing it") as raised:
+        workspace.manifest(job)
+    assert "delete" not in str(raised.value)
+
+
 def test_another_format_says_which_command_makes_it_anew(workspace: Workspace) -> None:
     job = make()
     path = ran(workspace, job) / "manifest.json"

@@ -84,7 +84,7 @@ def test_a_full_disk_under_an_uploaded_picture_is_no_fault_of_the_request(client
     monkeypatch.setattr("starlette.formparsers.SpooledTemporaryFile", full)
     told = client.post("/describe", files=FILE)
     assert (told.status_code, told.json()["detail"].partition(";")[0]) == (
-        503, "a temporary file or the output: No space left on device"
+        503, "a file or the output: No space left on device"
     )  # fmt: skip
 
 
