@@ -179,8 +179,7 @@ def most_violated_loss(
         highest = side.masked_fill(~valid, -torch.inf).topk(min(count, side.shape[1]), dim=1).values
         kept = highest.isfinite().sum(1, keepdim=True).clamp(min=1)
         shares = highest.isfinite() / kept
-        compared = highest.masked_fill(~highest.isfinite(), 0)
-        terms.append(_hinges(side, right, compared, shares, margin, _pairs(links, side is scores)))
+        terms.append(_hinges(side, right, highest, shares, margin, _pairs(links, side is scores)))
     return torch.stack(terms).sum() / positives.sum().clamp(min=1)
 
 

@@ -58,6 +58,7 @@ def ambiguous_words(
                 groups.append((weight, {translation}))
             else:
                 groups[index] = (groups[index][0] + weight, groups[index][1] | {translation})
+        groups.sort(key=lambda group: -group[0])  # forms add to a group after it is found
         senses = [group for weight, group in groups if weight >= share * total]
         if len(senses) > 1:
             lexicon[word] = tuple(frozenset(group) for group in senses)

@@ -36,8 +36,8 @@ def ranks_by_index(
     FAISS finds the best k. If the right answer is certainly among them, it is enough to count these; if it may be
     after them, or ties at position k, all candidates are compared in float64. Ranks are those of exact scores of the
     given vectors, on any kernel or device, where a score counts as a tie that is lower than the right answer's by at
-    most `ROUNDING` of |image| |caption|: they differ from float32 ranks only where scores differ by less than 1e-5 of
-    it.
+    most `ROUNDING` of the query's length times that of the longest candidate: they differ from float32 ranks only where
+    scores differ by less than 1e-5 of it.
 
     Args:
         images: (I, H).

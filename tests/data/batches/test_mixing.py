@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from data.batches.mixing import Everything, MixedBatches
 from data.batches.slots import Slot, parse_group
 from data.captions.table import Caption, table_of
 from data.errors import DataError
@@ -91,3 +92,15 @@ def test_batches_are_drawn_image_by_image(texts: list[str], seed: int) -> None:
         assert "draws" in str(error) or "no training image" in str(error)  # noqa: PT017
         return
     assert found == plain_epoch(table, groups, 6, seed, 3, 20)
+
+
+def test_types_that_an_image_must_have_and_must_not_have_are_named() -> None:
+    table = table_of([Caption(f"{n}.jpg", f"{n}{code}", code, "a", "train") for n in range(3) for code in ("en", "de")])
+    told = "no training image has captions of type en/human and none of type de/human; run the stage augment"
+    with pytest.raises(DataError, match=told):
+        MixedBatches(table, [parse_group("en/human + 0*de/human")], 2, 0)
+
+
+def test_a_rank_without_an_image_takes_the_first_one_too() -> None:
+    table = table_of([Caption(f"{n // 2}.jpg", f"{n}", "en", "a", "val") for n in range(4)])
+    assert [list(Everything(table, 5, rank, 3)) for rank in range(3)] == [[[(0, 1)]], [[(2, 3)]], [[(0, 1)]]]

@@ -107,9 +107,9 @@ def test_translated_captions_are_paired_with_the_training_captions_they_were_mad
 
 
 def test_parallel_text_about_no_image_of_the_corpus_is_paired(tmp_path: Path) -> None:
-    texts = {"en": "a dog", "de": "ein Hund", "fr": "un chien"}
+    texts, held_out = {"en": "a dog", "de": "ein Hund", "fr": "un chien"}, {"en": "a sea", "fr": "une mer"}
     rows = [
-        Pair("0", None, "train", "tatoeba", texts), Pair("1", None, "val", "tatoeba", texts),
+        Pair("0", None, "train", "tatoeba", texts), Pair("1", None, "val", "tatoeba", held_out),
         Pair("2", "1", "train", "tatoeba", texts), Pair("3", "other", "train", "tatoeba", {"de": "nur hier"}),
         Pair("4", "other", "train", "tatoeba", {"en": "a sea", "de": "ein Meer"}), Pair("5", "2", "train", "own", texts)
     ]  # fmt: skip

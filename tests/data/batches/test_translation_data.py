@@ -1,6 +1,7 @@
 """Batches for translators: nothing is lost, nothing comes twice, and ranks and resumed epochs see what they should."""
 
 from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -164,6 +165,26 @@ def test_a_gpu_s_batch_has_one_of_few_shapes(store: RegionStore) -> None:
     assert (other["source_lengths"][2:] == 1).all()
     assert (other["target_lengths"][2:] == 1).all()
     assert not other["regions"][2:].any()
+    assert (other["index"][2:] == -1).all()
+    few.with_regions = False
+    assert few[[0, 1]]["image_row"].tolist() == [1, *[-1] * 7]
+
+
+def test_a_batch_may_have_regions_of_other_pictures(store: RegionStore) -> None:
+    sentences = Sentences([[5], [6]], None, ["a", "b"], ["c", None])
+    batch = SentenceBatches(sentences, store)[[1, 0]]
+    assert batch["other_regions"].tolist() == [np.zeros((2, 4)).tolist(), store.regions[2].tolist()]
+    assert "other_regions" not in SentenceBatches(sentences, None)[[1, 0]]
+
+
+def test_each_process_loads_its_share(store: RegionStore) -> None:
+    seen = []
+    for rank in range(2):
+        data = TranslationData(SENTENCES, SENTENCES, store, batch_tokens=100, steps=1, seed=0)
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=2, strategy=None)
+        seen.append([number for batch in data.val_dataloader() for number in batch["index"].tolist()])
+    assert sorted(chain(*seen)) == [0, 1, 2]
+    assert all(seen)
 
 
 def test_a_batch_without_translations_or_pictures_has_none() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from modules.losses.captions import between_captions
+from modules.losses.captions import among_captions, between_captions
 from modules.losses.pairs import Pairs
 from modules.losses.registry import LOSSES, RankingLoss, negative_mask
 from modules.search.scores import inner_product
@@ -77,6 +77,24 @@ def test_hardest_negatives_between_captions_are_the_loop() -> None:
     assert slow > 0.1
     torch.testing.assert_close(fast, slow)
     torch.testing.assert_close(*(torch.autograd.grad(loss, vectors, retain_graph=True)[0] for loss in (fast, slow)))
+
+
+@pytest.mark.parametrize("weight", [None, 0.0, 0.5])
+def test_neighbours_in_one_language_compete_and_weigh_apart(weight: float | None) -> None:
+    pairs = make_pairs()
+    scores = pairs.captions[0][:, 0] @ pairs.captions[0][:, 0].t()
+    slow = 0 * scores.sum()
+    for a in range(COUNT):
+        for b in (b for b in range(COUNT) if b != a and IMAGES[a] == IMAGES[b]):
+            alike = SPOKEN[a] == SPOKEN[b]
+            for c in (c for c in range(COUNT) if strange(a, c)):
+                if weight is None or (SPOKEN[a] == SPOKEN[c]) == alike:
+                    share = weight if weight is not None and alike else 1
+                    slow = slow + share * (0.3 - scores[a, b] + scores[a, c]).clamp(min=0)
+    loss, dot = make_module("san", loss="sum").loss_of_captions, lambda one, other: one[0][:, 0] @ other[0][:, 0].t()
+    fast = among_captions(pairs, dot, loss, weight)
+    assert slow > 0.1
+    torch.testing.assert_close(fast, slow)
 
 
 MODELS = ["san", "oe", "scan-t2i-avg", "diverse-attention"]

@@ -324,7 +324,7 @@ def test_weights_and_warm_up_reach_the_hardest() -> None:
 
 
 def test_warm_up_of_the_most_violated_takes_all_negatives() -> None:
-    similarity, *masks, types = a_batch(7)
+    similarity, *masks, types = a_batch(7, images=3)  # fewer images than negative captions
     loss_of = RankingLoss("hardest-k", 0.3, warmup_epochs=1, count=2)
     torch.testing.assert_close(loss_of(similarity, *masks, types, 0), most_violated_loss(similarity, *masks, 0.3, 1000))
     torch.testing.assert_close(loss_of(similarity, *masks, types, 1), most_violated_loss(similarity, *masks, 0.3, 2))

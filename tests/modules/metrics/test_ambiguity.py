@@ -51,6 +51,56 @@ def test_the_most_frequent_words_are_left_out():
     assert "bank" not in lexicon(frequent=9)
 
 
+def senses_of(translations, fillers=(), **settings):
+    """Of sentences of one word, so that each translation has its share of the word's alignments."""
+    pairs = [("bank", word) for word, times in translations.items() for _ in range(times)]
+    pairs += [pair for *pair, times in fillers for _ in range(times)]
+    source, target = zip(*(([one], [other]) for one, other in pairs), strict=True)
+    return ambiguous_words(source, target, **{"least": 10, "frequent": 0} | settings).get("bank")
+
+
+def test_groups_come_by_their_share_with_all_forms_that_are_not_rare():
+    sitting, saving = {"sitzbank", "sitzbänke"}, {"sparkasse"}
+    assert senses_of({"sitzbank": 20, "sparkasse": 30}) == (saving, {"sitzbank"})
+    assert senses_of({"sitzbank": 8, "sitzbänke": 8, "sparkasse": 84}) == (saving, sitting)  # 16 of 100, 15 needed
+    assert senses_of({"sparkasse": 85, "sitzbank": 15}) == (saving, {"sitzbank"})
+    assert senses_of({"sparkasse": 86, "sitzbank": 14}) is None
+    assert senses_of({"sitzbank": 116, "sparkasse": 80, "sitzbänke": 4}) == (sitting, saving)  # 2 % of 200
+    assert senses_of({"sitzbank": 117, "sparkasse": 80, "sitzbänke": 3}) == ({"sitzbank"}, saving)
+    assert senses_of({"bank": 25, "sitzbank": 40, "bankhaus": 35}) == (
+        {"sitzbank", "bank"},
+        {"bankhaus"},
+    )  # the most first
+    chain = {"sitzbank": 40, "bank": 30, "sitzplatz": 20, "sparkasse": 50}  # a form of one of the group is enough
+    assert senses_of(chain) == ({"sitzbank", "bank", "sitzplatz"}, saving)
+
+
+def test_words_need_occurrences_letters_and_not_to_be_frequent():
+    both = {"sitzbank": 10, "sparkasse": 10}
+    assert senses_of(both, least=20)
+    assert senses_of(both, least=21) is None
+    assert senses_of({"sitzbank": 10, ",": 10, "ab": 10}) is None
+    assert "ok" not in ambiguous_words([["ok"]] * 40, [["sitzbank"], ["sparkasse"]] * 20, frequent=0)
+    others = [(f"fill{chr(97 + n // 26)}{chr(97 + n % 26)}", f"wort{n}", 30) for n in range(50)]
+    for times, found in ((10, 1), (9, 0)):  # by default 20 are needed
+        assert len(ambiguous_words([["bank"]] * 2 * times, [["sitzbank"], ["sparkasse"]] * times, frequent=0)) == found
+    assert ambiguous_words([["bank"]] * 20, [["sitzbank"], ["sparkasse"]] * 10) == {}  # among the first 50
+    assert senses_of(both, others, frequent=50)
+    assert senses_of(both, others, frequent=51) is None
+    many = [(f"{letter}", "anderes", 15) for letter in ("eins", "zwei")]
+    assert senses_of(both, many, frequent=1) is None  # the most frequent source word, not its translations
+    assert senses_of(both | {"sitzbank": 12}, [("other", f"anderes{n}", 9) for n in range(5)], frequent=1) is None
+
+
+def test_nothing_aligned_and_words_that_translate_nothing():
+    assert ambiguous_words([], []) == {}
+    assert ambiguous_words([["bank"]], [[]]) == {}
+    draw = random.Random(0)
+    source = [draw.sample(sorted(DICTIONARY), 2) for _ in range(400)]
+    target = [[*(DICTIONARY[word][0] for word in words), "nun"] for words in source]
+    assert ambiguous_words(source, target, frequent=0, iterations=20) == {}
+
+
 def test_choices_are_where_the_reference_decides():
     found = lexicon()
     source = ["the", "bank", "in", "the", "city"]
@@ -93,5 +143,6 @@ def test_distinct_and_pairwise_bleu_by_hand():
     assert found == pytest.approx({"distinct_1": 100 * 2 / 5, "distinct_2": 100 * 2 / 3})
     assert pairwise_bleu([["a b c d e", "a b c d e"], ["x y"]]) == pytest.approx(100)
     assert pairwise_bleu([["x y"]]) == 0
+    assert pairwise_bleu([["a b c d!", "a b c d !"]]) < 100  # words as they are
     three = ["a b c d", "a b c e", "f g h i"]
     assert pairwise_bleu([three]) == pytest.approx(pairwise_bleu([three[:2]]) / 3)  # two of six pairs share words

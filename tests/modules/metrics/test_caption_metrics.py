@@ -88,3 +88,5 @@ def test_the_interval_of_a_mean_is_that_of_its_standard_error_and_wider_where_se
     assert apart.high - apart.low > 1.5 * (one.high - one.low)
     with pytest.raises(ModelError, match=r"values of \[2, 3\] images; expected the same images"):
         mean_interval([values[:2], values[:3]])
+    with pytest.raises(ModelError, match=r"values of \[0\] images; expected the same images, one or more"):
+        mean_interval([values[:0]])

@@ -89,6 +89,7 @@ def test_pearson_is_the_textbook_s() -> None:
     assert pearson(x[order], y[order]) == pytest.approx(slow_pearson(x, y))
     assert pearson(2 * y - 7, y) == pytest.approx(100)
     assert pearson(-y, y) == pytest.approx(-100)
+    assert pearson(np.array([0.1, 0.2]), np.array([4.0, 1.0])) == pytest.approx(-100)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """Scores from sums of sentences' statistics, against sacreBLEU's own; differences of several runs."""
 
 import pytest
+import sacrebleu
 import torch
 
 from modules.errors import ModelError
-from modules.metrics.surface_scores import BLEU_MEASURE, SURFACE_MEASURES, surface_statistics
+from modules.metrics.surface_scores import BLEU_MEASURE, SURFACE_MEASURES, SurfaceMeasure, surface_statistics
 from modules.metrics.translation import paired_gain, translation_scores
 from tests.modules.metrics.test_translation_metrics import HYPOTHESES, REFERENCES
 
@@ -46,3 +47,18 @@ def test_lists_of_different_length_are_refused() -> None:
     with pytest.raises(ModelError, match="2 translations for 1 references"):
         surface_statistics(["a", "b"], ["a"])
     assert surface_statistics(["a b"], ["a c"]).dtype == torch.float64
+
+
+@pytest.mark.parametrize("measure", SURFACE_MEASURES, ids=lambda measure: measure.name)
+def test_scores_of_a_batch_of_sums_are_those_of_each(measure: SurfaceMeasure) -> None:
+    rows = measure.statistics(SAID, WANTED, False)
+    batch = torch.stack([rows[:2].sum(0), rows.sum(0), rows[3]])
+    assert measure.score(batch).tolist() == pytest.approx([measure.score(sums).item() for sums in batch])
+
+
+def test_chrf_of_a_poor_translation_and_ter_of_nothing() -> None:
+    found = {one.name: one.score(one.statistics(["abcd"], ["axyz uvw"], False)[0]).item() for one in SURFACE_MEASURES}
+    assert found["chrF"] == pytest.approx(sacrebleu.corpus_chrf(["abcd"], [["axyz uvw"]]).score)
+    assert 0 < found["chrF"] < 5
+    ter = SURFACE_MEASURES[-1]
+    assert ter.score(ter.statistics(["", "a b"], ["", ""], False)).tolist() == [0, 100]

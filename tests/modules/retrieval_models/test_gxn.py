@@ -302,6 +302,7 @@ def test_each_update_moves_its_own_parts_alone(corpus: Corpus) -> None:
     ({"gamma": [0.5, 7]}, r"gamma is \[0.5, 7\]; expected two shares"),
     ({"generation_rate": -1}, "generation_rate is -1; expected 0 or more"),
     ({"picture_rate": 0}, "picture_rate is 0; expected more than 0"),
+    ({"picture_rate": float("inf")}, "picture_rate is inf; expected"),
     ({"fake_weight": -1}, "fake_weight is -1; expected 0 or more"),
     ({"scheduled_sampling": 5}, "scheduled_sampling is 5; expected a share from 0 to 1"),
     ({"picture_epochs": -1}, "picture_epochs is -1, reinforce_epoch None; expected 0 or more"),
@@ -313,3 +314,10 @@ def test_each_update_moves_its_own_parts_alone(corpus: Corpus) -> None:
 def test_options_that_do_not_fit_are_one_line(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ModelError, match=says):
         make("gxn", **options)
+
+
+def test_pictures_are_learned_and_trained_first_only_where_they_are_drawn() -> None:
+    for options, pixels, epochs in (({"generate": ["t2i"]}, 16, 3), ({"generate": ["i2t"]}, None, 0),
+                                    ({"generate": ["t2i"], "target": "regions"}, None, 3)):  # fmt: skip
+        assert Gxn.pixels_with(picture_size=16, **options) == pixels
+        assert make("gxn", picture_epochs=3, picture_size=16, **options).pretrain_epochs == epochs

@@ -277,10 +277,14 @@ def test_dropout_of_the_image_branch_is_of_its_hidden_layer_in_training_alone(na
 def test_options_that_make_no_sense() -> None:
     with pytest.raises(ModelError, match="neighbours is -1; expected 0 or more"):
         make("mule", neighbours=-1)
+    with pytest.raises(ModelError, match="same_language is -1; expected 0 or more"):
+        make("mule", same_language=-1)
     with pytest.raises(ModelError, match="cell 'rnn': expected lstm or gru"):
         make("embn", cell="rnn")
     with pytest.raises(ModelError, match="image_dropout is 1; expected 0 or more, and less than 1"):
         make("mule", image_dropout=1.0)
     assert model_class("mule").needs_pairs()
     assert not model_class("mule").needs_pairs(neighbours=0, pretrain_epochs=0)
+    for one in ({"neighbours": 0}, {"pretrain_epochs": 0}):
+        assert model_class("mule").needs_pairs(**one) == "captions"
     assert not model_class("parallel-embn").needs_pairs()

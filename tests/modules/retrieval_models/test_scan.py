@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 import modules.search.scores
+from modules.errors import ModelError
 from modules.metrics.retrieval import retrieval_ranks
 from modules.retrieval_models import build_model, option_names
 from modules.retrieval_models.scan import SCAN
@@ -206,3 +207,6 @@ def test_names_options_and_score() -> None:
         assert (model.score, model.loss) == ("sets", "hardest")
     common = {"region_dim": 2, "vocabulary_size": 3, "languages": ["en"], "dim": 4}
     assert build_model("scan-i2t-lse", lambda_lse=20.0, **common).lambda_lse == 20
+    for name in ("lambda_softmax", "lambda_lse"):
+        with pytest.raises(ModelError, match=f"scan: {name} is 0; expected a number above 0"):
+            build_model("scan-i2t-lse", **{name: 0.0}, **common)

@@ -42,6 +42,8 @@ def test_joined_encodings_keep_their_order_and_what_was_selected() -> None:
     first, second = items([2, 1]), items([3, 1, 2], 1)
     joined = Encodings.joined([Encodings.of(padded(first)), Encodings.of(padded(second)).select(torch.tensor([2, 0]))])
     same(joined[:], padded([*first, second[2], second[0]]))
+    three = Encodings.joined([Encodings.of(padded(part)) for part in (first, second, first)])
+    same(three[:], padded([*first, *second, *first]))
     assert len(Encodings.joined([])) == 0
 
 

@@ -199,6 +199,8 @@ def test_what_does_not_fit_is_one_line() -> None:
     with pytest.raises(ModelError, match="nprobe 0"):
         VectorIndex(gallery, "ivf-pq", nprobe=0)
     index = VectorIndex(torch.eye(5), gpu=-1)
+    with pytest.raises(ModelError, match=r"shape \(5,\), expected \(Q, 5\)"):
+        VectorIndex(torch.eye(5), gpu=-1).search(torch.ones(5), 1)
     with pytest.raises(ModelError, match=r"shape \(2, 4\), expected \(Q, 5\)"):
         index.search(torch.ones(2, 4), 1)
     with pytest.raises(ModelError, match="k is 0"):

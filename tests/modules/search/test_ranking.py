@@ -299,8 +299,35 @@ def test_metric_gathers_processes_of_unequal_share_and_drops_their_padding() -> 
 def test_scores_that_differ_by_less_than_the_tolerance_tie() -> None:
     links = torch.tensor([0, 1, 1])
     scores = torch.full((3, 3), -4.0)  # image 2 has no caption
-    scores[links, torch.arange(3)] += 4e-6
-    exact, rough = (retrieval_ranks(scores, links, tolerance) for tolerance in (0.0, 5e-6))
+    scores[links, torch.arange(3)] += 8e-6
+    exact, rough = (retrieval_ranks(scores, links, tolerance) for tolerance in (0.0, 5e-6))  # of 4
     assert exact.text_to_image.tolist() == [1, 1, 1]
     assert rough.text_to_image.tolist() == [3, 3, 3]
     assert (exact.image_to_text.tolist(), rough.image_to_text.tolist()) == ([1, 1, 0], [3, 2, 0])
+
+
+@pytest.mark.parametrize("length", [100.0, 0.01])
+def test_what_ties_by_index_is_a_share_of_the_lengths(length: float) -> None:
+    links, caption = torch.tensor([0]), torch.tensor([[1.0, 0.0]])
+    for less, rank in ((1e-7, 2), (4e-6, 1)):  # of four units in the last place
+        image = torch.tensor([[1.0, 0.0], [1 - less, 0.0]])
+        assert ranks_by_index(length * image, length * caption, links).text_to_image.tolist() == [rank]
+        longer = torch.cat([image, torch.tensor([[0.0, 100.0]])])  # of the longest image: a tie in both cases
+        assert ranks_by_index(length * longer, length * caption, links).text_to_image.tolist() == [2]
+
+
+def test_a_score_below_1_ties_within_the_tolerance_itself() -> None:
+    image, links = torch.tensor([[0.5], [0.5 - 8e-7]]), torch.tensor([0])
+    for tolerance, rank in ((5e-7, 1), (1e-6, 2)):
+        exact = exact_ranks(inner_product, *whole(one_vector(image), one_vector(torch.ones(1, 1))), links, 4, tolerance)
+        assert exact.text_to_image.tolist() == [rank]
+        assert_same(exact, retrieval_ranks(image, links, tolerance))
+
+
+@pytest.mark.parametrize("link", [-1, 3])
+def test_links_to_no_image_are_told_by_each_way(link: int) -> None:
+    image, links = torch.eye(3), torch.tensor([0, link, 2])
+    for rank in (lambda: ranks_by_index(image, image, links),
+                 lambda: exact_ranks(inner_product, *whole(one_vector(image), one_vector(image)), links)):  # fmt: skip
+        with pytest.raises(ModelError, match=f"caption 1 names image {link}, but there are 3"):
+            rank()

@@ -164,6 +164,13 @@ def test_beam_size_zero_is_refused():
         BeamSettings(beam_size=0)
 
 
+@pytest.mark.parametrize("setting", ["length_penalty", "diversity"])
+def test_settings_below_zero_are_refused(setting: str):
+    with pytest.raises(ModelError, match=rf"{setting}( is)? -1\.0.*; expected 0 or more of each"):
+        BeamSettings(**{setting: -1.0})
+    assert getattr(BeamSettings(**{setting: 0.0}), setting) == 0
+
+
 def test_one_group_is_plain_beam_search_and_several_are_its_beams_kept_apart(model):
     memory = model.encode(SOURCE, LENGTHS)
     plain = beam_search(model, memory, BeamSettings(2), BEGIN, END, 8)

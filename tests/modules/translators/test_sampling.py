@@ -84,6 +84,7 @@ def test_alone_as_in_a_batch_and_another_seed_draws_otherwise(model):
         alone = translate(model, single, SampleSettings(8, seed=1), BEGIN, END)[0]
         assert [one.tokens for one in alone] == [one.tokens for one in together[b]]
         assert all(len(one.tokens) <= int(1.5 * LENGTHS[b]) + 10 for one in alone)
+        assert all(END not in one.tokens for one in alone)
         assert [one.score for one in alone] == sorted((one.score for one in alone), reverse=True)
     other = translate(model, batch, SampleSettings(8, seed=2), BEGIN, END)
     assert [[one.tokens for one in found] for found in other] != [[one.tokens for one in found] for found in together]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pipeline.reporting.records as store
 from pipeline.graph import Graph
 from pipeline.recipes.loading import CONFIGS, load_recipe
-from pipeline.reporting.records import add_records, read_records, records_of
+from pipeline.reporting.records import add_records, flat_metrics, read_records, records_of
 from pipeline.reporting.report import report
 from pipeline.reporting.results import Figures
 from tests.pipeline.reporting.finished import OVERRIDES, arrays, finish, record, scores
@@ -78,3 +78,25 @@ def test_a_mean_over_seeds_takes_no_record_of_other_settings_beside_an_artifact(
             if expected is before:
                 finish(here, first, {"test": {"en": scores(60.0)}})
         shutil.rmtree(here.folder(first))
+
+
+def test_figures_are_named_by_part_and_language():
+    parts = {"val": {"en": {"rsum": 2.0}}, "test": {"en": {"rsum": 1.0}}, "folds": {"de": {"rsum": 3.0}}}
+    own = {"test_bleu": 4.5, "choices": 7, "captions": 9, "test_sentences": 5}
+    others = {"steps": 3, "curve": {"a": 1}, "name": "x"}
+    assert flat_metrics(parts | own | others) == {
+        ("en", "rsum"): 1.0, ("en", "val_rsum"): 2.0, ("de", "folds_rsum"): 3.0,
+        **{("", name): value for name, value in own.items()},
+    }  # fmt: skip
+
+
+def test_figures_of_a_language_are_its_own(here):
+    graph = Graph(load_recipe("scenes", OVERRIDES), here)
+    (job, *_) = (row.job for row in graph.rows)
+    english = [record(job.name, name, value) for name, value in scores(20.0).items()]
+    german = [replace(record(job.name, name, value), language="de") for name, value in scores(60.0).items()]
+    for records in (english + german, german + english):
+        figures = Figures(graph, records)
+        assert figures.run([job, job], "en", "rsum")[1] == [scores(20.0)]
+        assert figures.run([job], "de", "rsum")[1] == [scores(60.0)]
+        assert figures.run([job], "fr", "rsum") == ([], [])

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.captions.table import Pair, write_pairs
+from data.errors import DataError
 from data.pictures.regions import write_regions
 from pipeline.recipes.translator_settings import MmtSettings
 from pipeline.translation.parallel_text import BACK, parallel_text_of
@@ -69,3 +70,24 @@ def test_without_pairs_about_pictures_text_is_fine_tuned_on(corpus: Path) -> Non
     for without_regions in ("text", "captions"):
         assert ids(corpus, True, without_regions) == ["text"]
         assert ids(corpus, False, without_regions) == ["text", "alone"]
+
+
+def test_token_numbers_are_of_the_direction_s_sides_and_some_origins_come_again(corpus: Path) -> None:
+    numbers = {"en": [[1], [2], [3], [4]], "de": [[11], [12], [13], [14]]}
+    tokens = {name: pa.array(rows, pa.list_(pa.int32())) for name, rows in numbers.items()}
+    pq.write_table(pa.table(tokens), corpus / "tokens.parquet")
+    back = {"pair_id": ["alone", "text"], "text": ["one", "unused"], "tokens": [[7, 8], [9]]}  # `text` has a source
+    pq.write_table(pa.table(back), corpus / BACK)
+    pairs = parallel_text_of(dict.fromkeys(("corpus", "text", "back"), corpus), "en-de", MmtSettings())
+    whole = pairs.select("train", None)
+    assert list(zip(whole.source, whole.target, whole.image_ids, strict=True)) == [
+        ([1], [11], "seen.jpg"), ([2], [12], None), ([3], [13], None), ([7, 8], [14], "seen.jpg"),
+    ]  # fmt: skip
+    assert pairs.texts("en", "train", None) == ["a", "a", "a", "one"]
+    assert pairs.select("train", None, {"task1": 2, "task2": 3}).target == [[11], [11], [12], [12], [13], *[[14]] * 3]
+    with pytest.raises(DataError, match=r"mmt.repeat names 'task3'; the pairs are of task1, task2, tatoeba"):
+        pairs.select("train", None, {"task3": 2})
+    with pytest.raises(DataError, match=r"mmt: no en-de pair with regions for val; see the data report"):
+        pairs.select("val", True)
+    turned = parallel_text_of({"corpus": corpus, "text": corpus}, "de-en", MmtSettings()).select("train", True)
+    assert (turned.source, turned.target) == ([[11]], [[1]])
