@@ -1,5 +1,6 @@
 """A folder of pictures: which files are pictures, why the others are left out, and what may be read by its name."""
 
+import errno
 import hashlib
 import os
 import re
@@ -304,10 +305,10 @@ def _unfit(path: Path, name: str, root: Path) -> str | None:
         if path.suffix.lower() not in SUFFIXES:
             return _NOT_BY_NAME
         return None if stat.S_ISREG(path.stat().st_mode) else "not a file"
-    except RuntimeError:
+    except RuntimeError:  # of Python before 3.13
         return "a link to itself"
     except OSError as error:
-        return f"cannot be read ({error.strerror})"
+        return "a link to itself" if error.errno == errno.ELOOP else f"cannot be read ({error.strerror})"
 
 
 def _is_utf8(text: str) -> bool:

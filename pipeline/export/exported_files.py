@@ -1,6 +1,7 @@
 """The files of an exported model: which there are, and that each is what was exported."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -35,7 +36,7 @@ OF_OWNERS = {CARD, LICENSE}
 
 def require_outside(option: str, folder: Path, model: Path) -> None:
     """Refuse a folder for other files in that of an exported model, or the same one, by a RecipeError."""
-    if folder.resolve().is_relative_to(model.resolve()):
+    if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(model)):  # of a link to itself too
         raise RecipeError(f"{option} {folder}: lies in the model's folder {model}, which has exported files only; "
                           "choose another folder")  # fmt: skip
 

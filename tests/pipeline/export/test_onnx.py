@@ -143,6 +143,10 @@ def test_a_folder_that_cannot_be_is_refused_before_the_export(
     for folder in (model / "network", model):
         assert used.main("export", "--output", str(model), "--transformers", str(folder)) == 1
         assert "lies in the model's folder" in " ".join(capsys.readouterr().err.split())
+    (loop := tmp_path / "loop").symlink_to("loop")
+    for option in ("--onnx", "--transformers"):
+        assert used.main("export", "--output", str(model), option, str(loop)) == 1
+        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_missing_package_is_one_line_before_the_export(
