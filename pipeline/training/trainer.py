@@ -156,11 +156,10 @@ def make_trainer(
             strategy=settings.strategy, precision="32-true" if precision == "tf32" else precision,
             logger=logger, use_distributed_sampler=False, num_sanity_val_steps=0, enable_model_summary=False,
             enable_progress_bar=bool(bar), log_every_n_steps=LOG_EVERY, callbacks=[*own, *bar],
-            plugins=[WholeCheckpoints(), *alone], default_root_dir=LOGS, **more,
+            plugins=[WholeCheckpoints(), *alone], **more,
+            default_root_dir=LOGS,  # in an allocation it takes a `hpc_ckpt_1.ckpt` there for one of any training
         )  # fmt: skip
-        # Lightning answers SIGTERM and SLURM's SIGUSR1 by collectives in the midst of a step, which may wait forever.
-        # In an allocation it takes a `hpc_ckpt_1.ckpt` of its root folder for a checkpoint of any training.
-        trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+        _leave_signals_alone(trainer)
         if isinstance(trainer.strategy, ParallelStrategy) and (started := trainer.strategy.cluster_environment):
             started.validate_settings(trainer.num_devices, trainer.num_nodes)  # as Lightning does it later
     except (ValueError, TypeError, RuntimeError, MisconfigurationException, ImportError) as error:
@@ -179,6 +178,19 @@ def make_trainer(
             f"{trainer.world_size}; run the stage by a command of its own, or let both be the same"
         )
     return trainer
+
+
+def _leave_signals_alone(trainer: pl.Trainer) -> None:
+    """Keep Lightning from answering SIGTERM and SLURM's SIGUSR1: it does so amid a step, by collectives that may hang.
+
+    It still puts back the handler of Ctrl-C, which it takes away while it ends.
+    """
+    signals = trainer._signal_connector
+
+    def keep() -> None:
+        signals._original_handlers = signals._get_current_signal_handlers()
+
+    signals.register_signal_handlers = keep  # type: ignore[method-assign]
 
 
 def _share_gpu() -> None:

@@ -171,9 +171,8 @@ with perform._ending_with_rank_0(lambda: {done}):
 def test_a_rank_above_0_ends_with_its_parent_if_that_leaves_work(done: bool, seconds: int) -> None:
     script = _RANK_0.format(done=done, seconds=seconds) + "time.sleep(2)\n"
     alone = {name: value for name, value in os.environ.items() if name != "BILDWORT_RANK_0"}  # other tests leave it
-    said = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=alone, stderr=subprocess.PIPE, text=True, timeout=200
-    ).stderr
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    said = subprocess.run(command, cwd=ROOT, env=alone, stderr=subprocess.PIPE, text=True, timeout=200).stderr
     expected = "error: rank 0 has ended; the same command continues from the last checkpoint\n"
     assert said == (expected if seconds == 300 else "")
 

@@ -40,6 +40,7 @@ def test_it_stops_a_stage_wherever_it_is(
         patched.setattr(module, hook, lambda *_: interrupt(number), raising=False)
         assert made.main(*stage, "--jobs=1") == status
     assert capsys.readouterr().err.strip().splitlines()[-1].strip() == AGAIN
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler  # in a notebook Ctrl-C is pressed again
     assert made.main(*stage) == 0
 
 
