@@ -76,7 +76,7 @@ def parts_of(source: str, cache: str) -> tuple[str, list[Part], list[str]]:
         cache: a folder for tables that `datasets` makes.
 
     Raises:
-        DataError: it has no pictures, or links out of its folder.
+        DataError: it has no pictures, or links out of its folder; or a folder here has its name on the hub.
         Exception: whatever `datasets` raises; see `reading`.
     """
     import datasets
@@ -85,6 +85,9 @@ def parts_of(source: str, cache: str) -> tuple[str, list[Part], list[str]]:
     folder, left = Path(source), list[str]()
     if source == HUB:
         raise DataError(f"{HUB} names no data set; expected its name on the hub behind it, {HUB}USER/NAME")
+    if source.startswith(HUB) and (here := Path(source.removeprefix(HUB))).is_dir():
+        raise DataError(f"{source}: {here} is a folder here, which `datasets` would read in the place of the hub's; "
+                        f"name it without {HUB}, or start in another folder")  # fmt: skip
     if source.startswith(HUB):
         form, splits = "a data set of the hub", datasets.load_dataset(source.removeprefix(HUB))
     elif metadata := _metadata_in(folder):

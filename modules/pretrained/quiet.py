@@ -43,10 +43,28 @@ def auto_model(name: str, not_found: Callable[[str, Exception], ModelError], **o
     given = {"dtype": torch.float32, "trust_remote_code": False, "output_loading_info": True, **options}
     try:
         with quiet():
+            refuse_adapters(name)
             network, read = AutoModel.from_pretrained(name, **given)
     except Exception as error:  # a damaged file can raise anything
         raise not_found(name, error) from None
     return network, list(read["missing_keys"])
+
+
+def refuse_adapters(name: str, revision: str | None = None) -> None:
+    """Refuse a network with adapters beside its weights: where `peft` is missing, transformers leaves them out.
+
+    Args:
+        name: a folder, or a name on the hub.
+        revision: of a name on the hub.
+
+    Raises:
+        ValueError: it has some.
+    """
+    from transformers.utils.peft_utils import find_adapter_config_file
+
+    if find_adapter_config_file(name, revision=revision):
+        raise ValueError("adapters are beside its weights; merge them by `merge_and_unload` of peft, save the network, "
+                         "and leave adapter_config.json out")  # fmt: skip
 
 
 def require_weights(missing: Iterable[str], where: str) -> None:

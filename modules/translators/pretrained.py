@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from modules.errors import ModelError, one_line
 from modules.layers.recurrent import widen
 from modules.pretrained.hub import commit_of
-from modules.pretrained.quiet import quiet, require_weights
+from modules.pretrained.quiet import quiet, refuse_adapters, require_weights
 from modules.translators.beam import BeamSettings, Hypothesis
 from modules.translators.sampling import SampleSettings, random_numbers, sampled
 
@@ -220,6 +220,7 @@ def load_network(kind: Any, name: str, revision: str | None, where: str, what: s
     """A network in float32 by one of transformers' Auto classes; arguments and errors as those of `configuration`."""
     try:
         with quiet():
+            refuse_adapters(name, revision)
             network, read = kind.from_pretrained(
                 name, revision=revision or "main", dtype=torch.float32, use_safetensors=True, trust_remote_code=False,
                 output_loading_info=True,

@@ -19,6 +19,7 @@ from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelChec
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import ParallelStrategy, SingleDeviceStrategy
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
+from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from data.errors import one_line
@@ -29,7 +30,7 @@ from modules.training.graphs import StepGraphs
 from pipeline.engine.console import CONSOLE, debug, info
 from pipeline.engine.executors import GPU_JOBS
 from pipeline.engine.job import DIGITS
-from pipeline.engine.machine import duration, peak_memory_mb, processes_of_run, started_together
+from pipeline.engine.machine import duration, peak_memory_mb, process_rank, processes_of_run, started_together
 from pipeline.errors import RecipeError
 from pipeline.recipes.precision import precision_of
 from pipeline.recipes.settings import Recipe
@@ -44,6 +45,8 @@ _OF_GPU = 0.9  # of its memory is shared by trainings; CUDA itself takes some fo
 _SLOW = 1.5  # times float32's
 
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it sets its own level when imported
+# Lightning takes any RANK or SLURM_PROCID of the environment for it.
+rank_zero_only.rank = process_rank()  # type: ignore[attr-defined]
 
 
 for _said in (
@@ -135,8 +138,9 @@ def make_trainer(
 
     Raises:
         RecipeError: a device is requested that is not there, a logger that cannot begin, or another number of processes
-            than this run has, or ones that would end with each training.
+            than this run has, or ones that would end with each training; or the environment has settings of Lightning.
     """
+    _refuse_settings_of_environment()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     if settings.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
@@ -144,6 +148,8 @@ def make_trainer(
             "trainer.accelerator is gpu, but torch sees no GPU here; use --trainer.accelerator=cpu or auto"
         )
     _share_gpu()
+    # By TORCH_ALLOW_TF32_CUBLAS_OVERRIDE of the environment it is tf32, whatever the precision.
+    torch.set_float32_matmul_precision("highest")
     logger = False if log_dir is None else loggers_of(settings.loggers, log_dir)
     bar = [_PassingBar(refresh_rate=10)] if settings.progress and sys.stdout.isatty() and not CONSOLE.quiet else []
     # Lightning takes every command in an allocation of SLURM's for one that srun has started
@@ -191,6 +197,15 @@ def _leave_signals_alone(trainer: pl.Trainer) -> None:
         signals._original_handlers = signals._get_current_signal_handlers()
 
     signals.register_signal_handlers = keep  # type: ignore[method-assign]
+
+
+def _refuse_settings_of_environment() -> None:
+    """Refuse `PL_TRAINER_MAX_STEPS` and the like, by which Lightning would train otherwise than a recipe says."""
+    if named := [name for name, value in os.environ.items() if name.startswith("PL_TRAINER_") and value]:
+        raise RecipeError(
+            f"the environment has {', '.join(sorted(named))}, by which Lightning would train otherwise than the recipe "
+            f"says; unset {'it' if len(named) == 1 else 'them'}"
+        )
 
 
 def _share_gpu() -> None:

@@ -27,6 +27,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 _SHAPES = "os^Dv<>PX*hp"
 _NO_FONT = "Glyph .* missing from"  # a warning: no font of the letter's script is installed
 
+mpl.rcdefaults()  # a matplotlibrc for papers, `text.usetex: True`, is none for pages
+
 
 @dataclass(frozen=True)
 class Point:

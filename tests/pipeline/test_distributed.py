@@ -207,6 +207,16 @@ def test_what_srun_has_not_started_is_one_process(monkeypatch, environment: dict
     assert process_rank() == 1
 
 
+@pytest.mark.parametrize("environment", [NOT_SRUN[2], {"RANK": "1"}, {"JSM_NAMESPACE_RANK": "1"}])
+def test_a_rank_that_is_none_keeps_no_curves_from_lightning(environment: dict[str, str]) -> None:
+    """Lightning reads it when it is imported; its loggers would be empty ones."""
+    script = "from pipeline.training.trainer import rank_zero_only\nprint(rank_zero_only.rank)"
+    said = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, text=True
+    ).stdout
+    assert said == "0\n"
+
+
 @pytest.mark.parametrize("environment", [NOT_SRUN[0], {}], ids=["SLURM", "none"])
 def test_signals_and_checkpoints_of_slurm_are_not_lightnings(monkeypatch, tmp_path: Path, environment: dict) -> None:
     monkeypatch.chdir(tmp_path)

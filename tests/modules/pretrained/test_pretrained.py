@@ -160,6 +160,14 @@ def test_a_broken_file_is_an_error_of_one_line(tmp_path) -> None:
         one_line(found, str(folder), "no tokenizer of transformers there")
 
 
+def test_adapters_beside_the_weights_are_refused(tmp_path) -> None:
+    folder = save("bert", tmp_path)
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError) as found:
+        PretrainedWords(str(folder))
+    one_line(found, str(folder), "adapters are beside its weights; merge them")
+
+
 @pytest.mark.parametrize("wrong", [{"hidden_size": "x"}, {"hidden_act": "x"}, {"vocab_size": 99}])
 def test_a_configuration_that_does_not_fit_is_an_error_of_one_line(wrong, tmp_path) -> None:
     file = save("bert", tmp_path) / "config.json"

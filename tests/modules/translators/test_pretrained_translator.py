@@ -118,6 +118,14 @@ def test_its_lists_can_be_reranked(loaded) -> None:
         assert len(some) == 4
 
 
+def test_adapters_beside_the_weights_are_refused(tmp_path: Path) -> None:
+    """transformers reads them only where `peft` is installed: another machine would translate without them."""
+    SAVE["nllb"](tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"^mmt\.pretrained .*: no .* found \(adapters are beside its weights; merge"):
+        PretrainedTranslator(str(tmp_path), 0)
+
+
 @pytest.mark.parametrize("wrong", [{"d_model": "x"}, {"activation_function": "x"}, {"vocab_size": 99}])
 def test_a_configuration_that_does_not_fit_is_one_line(wrong, tmp_path: Path) -> None:
     file = SAVE["nllb"](tmp_path) / "config.json"

@@ -105,3 +105,9 @@ def test_other_files_of_this_machine_are_refused(form: str, tmp_path: Path, monk
     with pytest.raises(DataError, match="names a picture outside"):
         write_data_set("hub:people/dogs", tmp_path / "made")
     assert not (tmp_path / "made").exists()
+
+
+def test_a_folder_here_is_not_read_in_the_place_of_the_hubs(monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "me" / "pictures").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert _told("hub:me/pictures", tmp_path).startswith("hub:me/pictures: me/pictures is a folder here")

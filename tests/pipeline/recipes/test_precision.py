@@ -169,6 +169,12 @@ def test_products_of_training_steps_alone_are_in_tensor_float(monkeypatch) -> No
     assert not any(isinstance(one, TensorFloat) for one in plain.callbacks)
 
 
+def test_float32_is_float32_whatever_the_environment_says() -> None:
+    torch.set_float32_matmul_precision("high")  # as TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 does it
+    make_trainer(TrainerSettings(accelerator="cpu", progress=False, precision="32-true"))
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
 def test_the_manifest_has_what_was_chosen(monkeypatch, fresh: Tiny) -> None:
     monkeypatch.setattr(precision, "bfloat16_cost", lambda: FAST)
     assert fresh.main("vse", "--augment.paths=[]", "--vse.rows={human: [en/human]}", "--vse.only=[human]",

@@ -13,11 +13,12 @@ from torch import nn
 from modules.training.callbacks import AveragedWeights, Best
 from pipeline.engine.machine import duration
 from pipeline.errors import RecipeError
+from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.retrieval.rows import recall_headline
 from pipeline.training import trainer as training
 from pipeline.training.checkpoints import disk_for_training
 from pipeline.training.model_files import load_best
-from pipeline.training.trainer import TimeEstimate
+from pipeline.training.trainer import TimeEstimate, make_trainer
 from tests.pipeline.tiny import Tiny
 
 
@@ -209,3 +210,13 @@ def test_a_trained_model_says_which_epoch_was_chosen(tiny: Tiny) -> None:
     assert 1 <= metrics["epoch"] <= metrics["epochs"] == tiny.recipe().vse.epochs
     assert recall_headline(metrics).endswith(f", epoch {metrics['epoch']} of {metrics['epochs']}")
     assert "epoch" not in recall_headline({"test": metrics["test"]})  # nothing was trained
+
+
+def test_settings_of_lightning_in_the_environment_are_refused(monkeypatch) -> None:
+    """Lightning takes them for what a program does not set: it would train for two batches an epoch."""
+    settings = TrainerSettings(accelerator="cpu", progress=False)
+    monkeypatch.setenv("PL_TRAINER_LIMIT_TRAIN_BATCHES", "2")
+    with pytest.raises(RecipeError, match=r"the environment has PL_TRAINER_LIMIT_TRAIN_BATCHES, by which .*; unset it"):
+        make_trainer(settings)
+    monkeypatch.setenv("PL_TRAINER_LIMIT_TRAIN_BATCHES", "")  # as Lightning sees it: not set
+    assert make_trainer(settings).limit_train_batches == 1.0

@@ -1,6 +1,9 @@
 """Plots and the report's page: what they show, that they need nothing else, and the joint space in TensorBoard."""
 
+import os
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from pipeline.reporting.records import Result
 from pipeline.visualization.dashboards import plain
 from pipeline.visualization.plots import as_svg, curves, intervals
 from pipeline.visualization.text_table import TextTable
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import ROOT, Tiny
 
 LINES = {"mt": [(10, 1.0), (20, 2.5)], "mmt": [(10, 3.0)]}
 
@@ -53,6 +56,16 @@ def test_a_figure_is_the_same_text_each_time() -> None:
     assert one == other
     assert one.startswith("<svg")
     assert "<b>" not in one
+
+
+def test_settings_of_matplotlib_for_papers_are_not_those_of_a_page(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nsavefig.bbox: tight\nfont.size: 30\n")
+    script = "from pipeline.visualization.plots import as_svg, curves\nprint(as_svg(curves('a', 'b', {'c': [(0, 1)]})))"
+    drawn = [
+        subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=os.environ | more, stdout=subprocess.PIPE).stdout
+        for more in ({}, {"MATPLOTLIBRC": str(tmp_path)})
+    ]
+    assert drawn[0] == drawn[1] != b""
 
 
 def test_names_are_no_formulas_and_none_is_left_out() -> None:
