@@ -256,7 +256,7 @@ def _with_tokens(rows: pa.Table) -> pa.Table:
 
 def _read_table(path: Path) -> pa.Table:
     if not path.is_file():
-        raise DataError(f"{path}: no such file; the stage prepare writes it: delete {path.parent} and run it again")
+        raise DataError(f"{path}: no such file; delete {path.parent} and run its stage again (prepare or augment)")
     try:
         return pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:  # OSError: damaged inside, or not readable

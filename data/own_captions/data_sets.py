@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import shutil
 import tempfile
 import zipfile
 from collections import defaultdict
@@ -71,7 +70,7 @@ def write_data_set(source: str, data: Path, languages: Sequence[str] = ()) -> Fo
         (folder / "captions.tsv").write_text(text, encoding="utf-8")
         (folder / WRITTEN).touch()
         if data.exists():
-            shutil.rmtree(data)
+            data.rename(Path(made) / "before")  # deleted with it: half of it would not be known as ours
         folder.rename(data)
     drawn = not any(line.split for line in lines)
     root, pictures = (Path(source).resolve(), ".") if writing.inside else (data.absolute(), "pictures")

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelForObjectDetection
 from transformers.models.auto.modeling_auto import MODEL_FOR_OBJECT_DETECTION_MAPPING
 from transformers.utils import logging
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from data.errors import DataError, lacks_processor, one_line
 from data.pictures.objects import Found
@@ -157,6 +158,8 @@ def _load(name: str) -> tuple[Any, Any, Any]:
         enable_progress_bars()  # they take minutes
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        if find_adapter_config_file(name):  # read only where peft is installed
+            raise ValueError("adapters are beside its weights; merge them by `merge_and_unload` of peft")
         kind = AutoModelForObjectDetection if type(config) in MODEL_FOR_OBJECT_DETECTION_MAPPING else AutoModel
         # By Pillow, so that regions do not depend on whether torchvision is there.
         read = AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False)

@@ -5,6 +5,7 @@ A file that is missing or damaged is one line that says what to run again.
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -156,6 +157,25 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, ValueError, SafetensorError) as error:
         raise _damaged(path, error) from None
+
+
+def copy_whole(source: Path, target: Path) -> None:
+    """Copy a file of a job; JSON and safetensors are looked at first, so that no damage is passed on.
+
+    Raises:
+        RecipeError: it is missing or damaged.
+    """
+    try:
+        if source.suffix == ".safetensors":
+            with safe_open(source, "numpy"):  # checks that the file is as long as it says
+                pass
+        elif source.suffix == ".json":
+            read_json(source)
+        else:
+            source.open("rb").close()
+    except (OSError, ValueError, SafetensorError) as error:
+        raise _damaged(source, error) from None
+    shutil.copyfile(source, target)
 
 
 def _damaged(path: Path, error: Exception) -> Exception:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,6 +55,18 @@ def rename_atomically(folder: Path, name: Path) -> None:
     _settle(folder)
     folder.rename(name)
     _settle(name.parent)
+
+
+def delete_folder(folder: Path, *last: str) -> None:
+    """Delete a folder if it is there, files of these names last: what a kill leaves is still known by them."""
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name not in last:
+            path.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def digest_of(path: Path) -> str:

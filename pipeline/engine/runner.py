@@ -118,10 +118,9 @@ class Runner:
                     yield job, messages
                 executor.check()
         except BaseException as error:
-            if not executor.remote:
-                executor.stop()
-                for job in (job for job in jobs if job.key in forced):
-                    keep_old(job, self.workspace)
+            executor.stop()
+            for job in (job for job in jobs if job.key in forced):
+                keep_old(job, self.workspace)
             if (line := executor.lost(error)) is None:
                 raise
             raise RecipeError(line) from None
@@ -149,12 +148,12 @@ class Runner:
             info(self._progress.finish(job, manifest, figure))
             used = f"{manifest['cpu_s']:.0f} s of CPU time, {manifest['peak_memory_mb']:.0f} MB at most"
             debug(f"  {used}: {self.workspace.folder(job)}")
-            return
-        info(self._progress.skip(job, figure), colour="dim")
+        else:
+            info(self._progress.skip(job, figure), colour="dim")
         if not self._warned and manifest.get("source") != source_digest():
             self._warned = True
             again = "ARGS=--force" if by_make() else "--force"
-            text = f"the source has changed since at least one of these jobs ran; {again} of a stage runs them again"
+            text = f"at least one of these jobs ran with other source code; {again} of a stage runs them again"
             info(text, colour="yellow")
 
 

@@ -18,9 +18,9 @@ from data.pictures.regions import read_standard
 from data.translators.casing import Casing
 from modules.retrieval_models import model_class
 from pipeline.corpus.prepare import about_corpus
-from pipeline.engine.artifacts import read_json
+from pipeline.engine.artifacts import copy_whole, read_json
 from pipeline.engine.console import info, stage_command
-from pipeline.engine.files import digest_of, lock, rename_atomically
+from pipeline.engine.files import delete_folder, digest_of, lock, rename_atomically
 from pipeline.engine.job import Job
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -55,6 +55,7 @@ from pipeline.vectors.images import IMAGES, reads_regions
 
 _MARK, _OF_MACOS = ".exporting", ".DS_Store"
 _BESIDE = ("partial", "ready", "before")
+_KNOWN_BY = (ABOUT, _MARK)
 
 
 def export_and_share(
@@ -149,7 +150,7 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
         for folder in (output, half, ready, before):
             _require_ours(folder)
         for folder in (half, ready, before):
-            shutil.rmtree(folder, ignore_errors=True)
+            delete_folder(folder, *_KNOWN_BY)
         half.mkdir(parents=True)
         (half / _MARK).touch()
         name = _write(graph, chosen, half, license_id or _license_of(output), hub_name)
@@ -161,7 +162,7 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
         if output.exists():
             output.rename(before)
         ready.rename(output)
-        shutil.rmtree(before, ignore_errors=True)
+        delete_folder(before, *_KNOWN_BY)
     info(f"{name}, seed {chosen.seed}: {output}")
     return replace(exported, folder=output)
 
@@ -252,7 +253,7 @@ def _copy_translator(source: Path, target: Path) -> None:
     """Copy a translator, and what re-ranks its lists."""
     for name in files_of_translator(source):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / name, target / name)
+        copy_whole(source / name, target / name)
     if (target / RETRIEVAL).is_dir():
         copy_model(source / RETRIEVAL, target / RETRIEVAL)
 

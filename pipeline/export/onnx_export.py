@@ -14,7 +14,7 @@ from pathlib import Path
 
 from modules.errors import ModelError
 from modules.onnx_files import PACKAGES, write_sides
-from pipeline.engine.files import rename_atomically
+from pipeline.engine.files import delete_folder, rename_atomically
 from pipeline.errors import RecipeError
 from pipeline.export.exported_files import require_outside
 from pipeline.export.exported_model import ExportedModel
@@ -78,7 +78,7 @@ def write_onnx(exported: ExportedModel, folder: Path) -> float:
             "regions": exported.model.input_dim, "difference": difference,
         }  # fmt: skip
         (half / ABOUT_ONNX).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
+        delete_folder(folder, ABOUT_ONNX)
         rename_atomically(half, folder)
     except ModelError as error:
         raise RecipeError(f"--onnx: {exported.name}: {error}") from None

@@ -1,7 +1,6 @@
 """Parts of an exported model: its network, the pretrained network that it is made on, and what encodes its images."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +13,7 @@ from modules.pretrained.quiet import quiet
 from modules.retrieval_models.base import RetrievalModel
 from modules.retrieval_models.dual_encoder import image_tower_alone
 from modules.transformers_files import write_dual_encoder
-from pipeline.engine.artifacts import read_json
+from pipeline.engine.artifacts import copy_whole, read_json
 from pipeline.engine.files import rename_atomically
 from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.export.exported_files import require_outside
@@ -40,7 +39,7 @@ def copy_model(source: Path, target: Path, images: Path | None = None) -> dict[s
         RecipeError: a pretrained part is no longer where it was.
     """
     for name in MODEL_FILES:
-        shutil.copyfile(source / name, target / name)
+        copy_whole(source / name, target / name)
     network = read_json(target / "network.json", NETWORK)
     arguments: dict[str, Any] = network["arguments"]
     if pretrained := arguments.get("pretrained"):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from modules.translators.noisy_channel import Channel
 from modules.translators.pretrained import PretrainedTranslator, require_translator
 from modules.translators.registry import Searched, build_translator
 from modules.translators.rerankers import Feature, Length, LogProbability, Reranker, Similarity
-from pipeline.engine.artifacts import read_json
+from pipeline.engine.artifacts import copy_whole, read_json
 from pipeline.engine.console import stage_command
 from pipeline.errors import RecipeError, as_recipe_error
 from pipeline.recipes.systems import CHANNEL
@@ -58,7 +57,7 @@ def save_several(
     for name in (*members, *parts):
         (folder / name).mkdir(exist_ok=True)
         for file in MODEL_FILES if name == RETRIEVAL else files_of_translator(inputs[name]):
-            shutil.copyfile(inputs[name] / file, folder / name / file)
+            copy_whole(inputs[name] / file, folder / name / file)
     (folder / "network.json").write_text(json.dumps({"ensemble": list(members), **about}, indent=1), encoding="utf-8")
 
 

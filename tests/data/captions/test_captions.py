@@ -50,7 +50,7 @@ def test_extra_columns_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("read", [read_captions, read_pairs])
 def test_a_missing_file_names_the_make_line(read, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.parquet: no such file; the stage prepare writes it"):
+    with pytest.raises(DataError, match=r"nowhere\.parquet: no such file; delete .* and run its stage again"):
         read(tmp_path / "nowhere.parquet")
 
 

@@ -124,6 +124,7 @@ def test_a_copied_network_sees_the_same(networks: dict[str, str], tmp_path: Path
         ("detr", 13, "finds 12 boxes a picture"),
         ("text", 5, "no vision model of transformers there"),
         ("nowhere", 5, "no vision model of transformers there"),
+        ("adapted", 5, r"no vision model of transformers there \(adapters are beside its weights; merge them"),
     ],
 )
 def test_what_does_not_fit_is_told_in_one_line(
@@ -132,6 +133,9 @@ def test_what_does_not_fit_is_told_in_one_line(
     place = networks.get(name) or str(tmp_path / name)
     if name == "text":
         make_network("text", tmp_path / name)
+    elif name == "adapted":
+        make_network("clip", tmp_path / name)
+        (tmp_path / name / "adapter_config.json").write_text("{}")
     with pytest.raises(DataError, match=told) as caught:
         Extractor(ExtractorSettings(regions=regions, model=place))
     assert "\n" not in str(caught.value)

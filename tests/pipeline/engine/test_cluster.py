@@ -256,3 +256,16 @@ def test_a_lost_scheduler_is_said_in_a_line(tiny: Tiny, tmp_path: Path, parts: l
     assert run.returncode == 1
     assert " ".join(printed.split()).endswith("the same command continues from the last checkpoints")
     assert "error: --cluster: the scheduler at tcp://127.0.0.1:" in printed
+
+
+@pytest.mark.slow
+def test_a_stop_leaves_what_force_was_replacing(tiny: Tiny, tmp_path: Path, parts: list[subprocess.Popen]) -> None:
+    here = tiny.without(tmp_path / "tiny", "no-job")
+    before = {path.parent for path in here.workspace.root.glob("jobs/vse-*/*/manifest.json")}
+    run = here.start("vse", "--force", f"--cluster={address(tmp_path)}")
+    while not [*here.workspace.root.glob("jobs/vse-*/*.partial/checkpoints/last.ckpt")]:
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    printed = run.communicate(timeout=300)[0]
+    assert run.returncode == 130, printed
+    assert {path.parent for path in here.workspace.root.glob("jobs/vse-*/*/manifest.json")} == before

@@ -241,10 +241,17 @@ def test_changed_source_at_the_same_version_warns_once(workspace: Workspace, cap
     for job in both:
         ran(workspace, job)
     ran(workspace, both[0])
-    assert "source has changed" not in capsys.readouterr().out
+    assert "other source code" not in capsys.readouterr().out
     monkeypatch.setattr(runner, "source_digest", lambda: "another")
     Runner(workspace).run(both)
-    assert capsys.readouterr().out.count("source has changed") == 1
+    assert capsys.readouterr().out.count("other source code") == 1
+
+
+def test_a_job_that_ran_elsewhere_with_other_source_is_told_too(workspace: Workspace, monkeypatch, capsys) -> None:
+    """As a cluster's worker may."""
+    monkeypatch.setattr(performing, "source_digest", lambda: "another")
+    Runner(workspace).run([make()])
+    assert capsys.readouterr().out.count("other source code") == 1
 
 
 def test_a_forced_run_that_was_stopped_goes_on_when_it_is_forced_again(workspace: Workspace) -> None:
