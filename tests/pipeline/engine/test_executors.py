@@ -113,12 +113,17 @@ def two_with_gpus() -> Iterator[LocalProcesses]:
         yield processes
 
 
-def test_each_process_sees_the_next_gpu(two_with_gpus: LocalProcesses) -> None:
-    seen = [two_with_gpus.submit(eval, SEEN) for _ in range(2)]
+def seen_gpu(together: str) -> str:
+    """The GPU of a process, once two processes have begun."""
+    Path(together, str(os.getpid())).touch()
+    while len([*Path(together).iterdir()]) < 2:
+        time.sleep(0.01)
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def test_each_process_sees_the_next_gpu(two_with_gpus: LocalProcesses, tmp_path: Path) -> None:
+    seen = [two_with_gpus.submit(seen_gpu, str(tmp_path)) for _ in range(2)]
     assert {one.result(60) for one in seen} == {"5", "7"}
-
-
-SEEN = "__import__('time').sleep(1) or __import__('os').environ['CUDA_VISIBLE_DEVICES']"  # both must start
 
 
 def test_the_gpus_are_those_that_cuda_shows(monkeypatch) -> None:
