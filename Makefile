@@ -23,7 +23,7 @@ INPUTS := pyproject.toml .ci/constraints.txt
 # What the environment was made of; when this changes it is made afresh (faiss-cpu and faiss-gpu overwrite each other).
 WANTED := $(DEVICE) $(shell cat $(INPUTS) | cksum)
 # It holds this checkout's place: an environment of another one would run that one's code.
-export HERE := $(realpath .)
+export CHECKOUT := $(realpath .)
 # An editable installation is what is wanted: setuptools' warning about it would look like an error.
 # Modules are compiled when they are first imported: most never are, and compiling all takes longer than the rest.
 unexport PYTHONDONTWRITEBYTECODE
@@ -89,12 +89,12 @@ help: ## list the targets
 setup: ## make the virtual environment (every target does it when needed); EXTRA=name adds an extra of pyproject.toml
 	@$(if $(filter-out $(EXTRAS),$(EXTRA)),echo "EXTRA=$$EXTRA: no such extra; there are $(EXTRAS)"; exit 1)
 	@is= of=; [ ! -e $(STAMP) ] || { read -r is; read -r of; } < $(STAMP); \
-	if [ "$$is" != "$(WANTED)" ] || [ "$$of" != "$$HERE" ]; then \
+	if [ "$$is" != "$(WANTED)" ] || [ "$$of" != "$$CHECKOUT" ]; then \
 	  [ -e $(STAMP) ] || [ -z "$$(ls -A $(VENV) 2>/dev/null)" ] || { echo "$(VENV) was not made by make setup, which would empty it: remove it, or name another (VENV=…)"; exit 1; }; \
-	  [ "$$of" = "$$HERE" ] || [ ! -e "$$of/Makefile" ] || { echo "$(VENV) is the environment of $$of: remove it here, or name another (VENV=…)"; exit 1; }; \
+	  [ "$$of" = "$$CHECKOUT" ] || [ ! -e "$$of/Makefile" ] || { echo "$(VENV) is the environment of $$of: remove it here, or name another (VENV=…)"; exit 1; }; \
 	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11"; exit 1; }; \
 	  echo "setting up $(VENV) for $(DEVICE): about 1.6 GB and a minute (gpu: 7 GB)"; \
-	  stamp() { printf '%s\n' "$$1" "$$HERE" > $(STAMP); }; \
+	  stamp() { printf '%s\n' "$$1" "$$CHECKOUT" > $(STAMP); }; \
 	  $(PYTHON) -m venv --clear "$$(cd $(VENV) 2>/dev/null && pwd -P || echo $(VENV))" && stamp "$(DEVICE) unfinished" && \
 	  $(INSTALL) --upgrade "pip<27" && $(INSTALL) -e '.[$(DEVICE)]' && stamp "$(WANTED)"; \
 	fi
