@@ -28,7 +28,7 @@ from pipeline.commands import figures, models, recipes, servers, stages
 from pipeline.commands.options import DATA, USE, recipe_names
 from pipeline.engine.console import be_verbose, error_line, info_aside
 from pipeline.engine.machine_errors import explained, line_of, quieten, require_current_folder
-from pipeline.errors import RecipeError, require_readable
+from pipeline.errors import RecipeError, in_our_words, require_readable
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # Typer does not export it
 _INTERRUPTED, _TERMINATED = 130, 143  # by Ctrl-C and by SIGTERM, as shells have it
@@ -180,7 +180,7 @@ def _main(words: list[str]) -> int:
             is_recipe = extra is not None and (extra[1].endswith((".yaml", ".yml")) or extra[1] in recipe_names())
             if extra is not None and (is_recipe or words[:1] == ["search"]):
                 text += f"; name a recipe by --recipe {extra[1]}" if is_recipe else "; put the query in quotation marks"
-            error_line(text + _setting_meant(text))
+            error_line(in_our_words(text) + _setting_meant(text))
         return 2
     if status == _INTERRUPTED:
         goes_on = "continues from where it was stopped"

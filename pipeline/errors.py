@@ -1,5 +1,6 @@
 """The error that the pipeline raises on purpose."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,20 @@ class RecipeError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split("\n")))
+
+
+def in_our_words(text: str) -> str:
+    """What a library says of text that is no whole number, as settings say it; any other text as it is.
+
+    Examples:
+        >>> in_our_words("Input should be a valid integer, unable to parse string as an integer")
+        'expected a whole number'
+        >>> in_our_words("Invalid value for '--top': 'x' is not a valid int.")
+        "Invalid value for '--top': expected a whole number"
+        >>> in_our_words("Field required")
+        'Field required'
+    """
+    return re.sub(r"(Input should be|'[^']*' is not) a valid int(eger)?\b.*", "expected a whole number", text)
 
 
 def require_kind(function: str, value: object, kind: type, expected: str) -> None:

@@ -28,7 +28,7 @@ def _facts(gallery: Gallery) -> list[str]:
     facts = [f"Model: {gallery.exported.name}"]
     if gallery.exported.reranker is not None:
         facts.append(f"reranked by {gallery.exported.reranker.name}")
-    shares = [f"{language_name(language)} {share:.0f} %" for language, share in gallery.exported.first_right.items()]
+    shares = [f"{language_name(language)} {share:.1f} %" for language, share in gallery.exported.first_right.items()]
     return [*facts, f"first answer right, on test captions: {', '.join(shares)}"] if shares else facts
 
 

@@ -15,6 +15,9 @@ from pipeline.retrieval.rows import Row
 from pipeline.training.trainer import LOGS
 from pipeline.visualization.text_table import TextTable
 
+CURVES_AT = "http://127.0.0.1:6006/#custom_scalars"
+"""Where TensorBoard shows the layout of this package; without the part behind `#` it begins with `epoch`."""
+
 
 def summary(graph: Graph, chosen: Sequence[str]) -> None:
     """Write the report and print its main figures, with `--verbose` all of its tables.
@@ -42,7 +45,7 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
     info(f"report: {written.folder / 'report.html'} (tables: report.md, or `{report}`)")
     shown = shlex.join([sys.executable, "-m", "tensorboard.main", "--logdir", str(LOGS)])
     curves = "make tensorboard" if by_make() else shown
-    info(f"next: `{index} && {page}` (search page), `{curves}` (training curves)")
+    info(f"next: `{index} && {page}` (search page), `{curves}` (training curves, {CURVES_AT})")
 
 
 def translation_table(results: Sequence[Result]) -> TextTable:

@@ -169,12 +169,14 @@ class Progress:
         return longest_chains(jobs, own)
 
     def left(self) -> list[str]:
-        """How long the jobs left may take, as text; nothing if none is left."""
+        """How long the jobs left may take, as text, if the time of half of them is known; nothing if none is left."""
         costs = self._costs or Costs()
         guesses = [costs.of(job, of_stage=True).seconds for job in self._waiting.values()]
         known = [guess for guess in guesses if guess is not None]
-        if not known:
-            return ["time left unknown"] if guesses else []
+        if not guesses:
+            return []
+        if 2 * len(known) < len(guesses):
+            return ["time left unknown"]
         seconds = max(1, sum(known) / self._at_once)
         return [f"{'about' if len(known) == len(guesses) else 'more than'} {duration(seconds)} left"]
 

@@ -211,11 +211,13 @@ def _distrust(
     recalls = [it for it in results if it.split == "test" and it.metric == "mean_recall"]
     recalls = [it for it in recalls if (it.system, it.source) in own]
     doubts = []
-    counts = [it.seeds for it in recalls if (it.system, it.source) in trained]
-    if counts and (seeds := min(counts)) < _ENOUGH:
+    trainings = [it for it in recalls if (it.system, it.source) in trained]
+    if trainings and (seeds := min(it.seeds for it in trainings)) < _ENOUGH:
+        some = "some" if any(it.seeds > seeds for it in trainings) else "all"
+        who = "the row has" if len({(it.system, it.source) for it in trainings}) == 1 else f"{some} rows have"
         runs = "one training" if seeds == 1 else f"{seeds} trainings"
         missing = "do not show" if seeds == 1 else "show only roughly"
-        doubts.append(f"some rows have {runs}: their intervals {missing} how much another training would differ "
+        doubts.append(f"{who} {runs}: intervals {missing} how much another training would differ "
                       "(vse.seeds)")  # fmt: skip
     sizes = [(it.n, "test images") for it in recalls if it.n]
     sizes += [(it.captions, f"test captions in {language_name(it.language)}") for it in recalls if it.captions]

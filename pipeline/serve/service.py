@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from data.errors import DataError
 from modules.errors import ModelError
 from pipeline.engine.machine_errors import line_of
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, in_our_words
 from pipeline.gallery.hits import GalleryError, Query
 from pipeline.serve.answers import Answers, Sentences, Translating, Upload
 from pipeline.serve.batches import Batches, BusyError
@@ -201,7 +201,7 @@ def _said_of(error: Mapping[str, Any]) -> str:
         return f"{name}: expected text, not a file (`-F {name}=TEXT`)"
     if name == "picture" and error["type"] == "value_error":
         return f"{name}: expected a file (`-F {name}=@FILE`)"
-    return f"{name}: {error['msg']}"
+    return f"{name}: {in_our_words(error['msg'])}"
 
 
 class _Outermost:

@@ -89,6 +89,7 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
             axes.plot((low, high), (place, place), color=GREY, linewidth=1.5)
         axes.plot(value, place, "o", color="#0969da")
     axes.set_yticks(places, [as_label(name) for name, *_ in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)  # the first and last stand within the frame, however many there are
     figure.suptitle(as_label(title), x=0.01, horizontalalignment="left", fontsize="medium")  # axes may be narrower
     axes.grid(axis="x", alpha=0.3)
     return figure

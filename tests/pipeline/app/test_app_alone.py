@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from pipeline.app.command import open_page
+from pipeline.app.page_start import _facts
 from pipeline.app.page_text import BROWN, isolated, plain, runs, scaled
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
@@ -167,3 +169,8 @@ def test_the_language_of_a_word_that_one_translator_knows(exported: ExportedMode
         assert {exported.language_of(word, ["de", "en"]) for word in told} == {language}
     assert exported.translators.knowing("qwertz uiop", ["de", "en"]) == ["de", "en"]
     assert exported.translators.knowing("red", ["en", "fr"]) == ["en", "fr"]  # nothing is known of French
+
+
+def test_the_page_does_not_call_a_share_all_that_is_not() -> None:
+    exported = SimpleNamespace(name="san", reranker=None, first_right={"de": 99.5})
+    assert _facts(SimpleNamespace(exported=exported))[-1].endswith(": German 99.5 %")

@@ -278,6 +278,12 @@ def test_markup_in_a_path_is_text(tmp_path: Path, capsys) -> None:
     assert out == "[/b] [red]x\n"
 
 
+def test_an_option_that_is_no_whole_number_is_told_as_settings_are(capsys) -> None:
+    for words in (["search", "a dog", "--top", "x"], ["app", "--port", "1.5"]):
+        assert main(words) == 2
+        assert capsys.readouterr().err.strip() == f"error: Invalid value for '{words[-2]}': expected a whole number"
+
+
 def test_a_recipe_where_none_is_expected_is_told_its_option(capsys) -> None:
     for words, more in ((["embed", "./mine.yaml", "--output", "x.npy"], "; name a recipe by --recipe ./mine.yaml"),
                         (["embed", "scenes", "--output", "x.npy"], "; name a recipe by --recipe scenes"),

@@ -128,6 +128,8 @@ def test_what_is_unknown_is_said() -> None:
     assert progress.left() == ["time left unknown"]
     progress.finish(jobs[0], manifest(jobs[0], 30), "")
     assert progress.left() == ["more than 30 s left"]  # of its stage there is one, of vse none
+    progress.expect([job("vse-san-mt-f-1", "vse")])
+    assert progress.left() == ["time left unknown"]  # of two of three
 
 
 def test_a_training_is_guessed_from_trainings_of_its_stage_by_what_it_reads() -> None:
@@ -202,7 +204,9 @@ def test_a_run_ends_with_a_summary_in_a_few_lines(run) -> None:
     index, app = following.split("`")[1].split(" && ")
     assert index.endswith(recipe)
     assert re.fullmatch(r"bildwort app .*artifacts/tiny/gallery", app)
-    assert "tensorboard.main --logdir lightning_logs`" in following
+    assert following.endswith(
+        "tensorboard.main --logdir lightning_logs` (training curves, http://127.0.0.1:6006/#custom_scalars)"
+    )
     assert re.fullmatch(r"in all \d+ (s|min), \d+ (s|min) of CPU time", cost)
 
 
@@ -215,7 +219,7 @@ def test_called_by_make_it_names_targets_of_make(run, monkeypatch, capsys) -> No
     recipe = f"RECIPE={made.yaml} ARGS=--vse.trainer.progress=true"
     assert report.endswith(f"(tables: report.md, or `make report {recipe}`)")
     page = f"`make index {recipe} && make app RECIPE={made.yaml}` (search page)"
-    assert following == f"next: {page}, `make tensorboard` (training curves)"
+    assert following == f"next: {page}, `make tensorboard` (training curves, http://127.0.0.1:6006/#custom_scalars)"
 
 
 def test_verbose_shows_all_tables_and_what_each_job_came_to(run, capsys) -> None:

@@ -138,6 +138,7 @@ def test_systems_of_tables_with_a_model_s_name_are_not_the_row(workspace: Worksp
         finish(workspace, job, {"test": {"en": scores(value)}}, [("en", files)])
     page = write_report(graph)
     assert "none (san) is the only row; it finds the right picture first for 90.0 of 100 captions" in page.sentences[0]
+    assert any("the row has one training: intervals do not show how much" in sentence for sentence in page.sentences)
     assert retrieval_table(own_results(page.results), {("san", "none"): row}).rows == [["none", "90.0"]]
     assert {one.table: one.value for one in page.results if (one.split, one.metric) == ("test", "t2i_r1")} == values
     html = (page.folder / "report.html").read_text(encoding="utf-8")

@@ -39,6 +39,16 @@ def test_intervals_stand_in_the_order_given_from_the_top() -> None:
     assert [list(np.atleast_1d(one)) for one in drawn] == [[48.0, 52.0], [50.0], [51.0]]
 
 
+def test_intervals_stand_within_the_frame() -> None:
+    for count in (1, 2, 9):
+        figure = intervals("recall", [(f"row {place}", 50.0, 48.0, 52.0) for place in range(count)])
+        FigureCanvasAgg(figure).draw()
+        frame = figure.axes[0].get_window_extent()
+        for line in figure.axes[0].lines:
+            heights = line.get_transform().transform(line.get_xydata())[:, 1]
+            assert frame.y0 + 8 <= heights.min() <= heights.max() <= frame.y1 - 8  # pixels: a marker's radius is 4
+
+
 def test_nothing_of_a_plot_is_cut_off() -> None:
     """By many lines with one name each in the legend, or names beside the axes that leave the title little room."""
     many = curves("On validation", "rsum", {f"vse-san-none-{seed}": [(1, 2.0)] for seed in range(40)})
