@@ -194,6 +194,7 @@ def _leave_signals_alone(trainer: pl.Trainer) -> None:
     signals = trainer._signal_connector
 
     def keep() -> None:
+        """Remember the handlers that are put back."""
         signals._original_handlers = signals._get_current_signal_handlers()
 
     signals.register_signal_handlers = keep  # type: ignore[method-assign]

@@ -7,6 +7,8 @@ from torch.nn import functional as F
 from modules.losses.registry import RankingLoss, negative_mask
 from modules.retrieval_models import RetrievalModel, build_model, model_class
 from modules.retrieval_models.base import MODELS
+from modules.retrieval_models.pivot import PivotAsymmetric
+from modules.retrieval_models.vse import OrderEmbeddings
 
 N, C, R, D, L, V, H, E = 3, 4, 5, 7, 6, 11, 8, 5
 LENGTHS = torch.tensor([2, 6, 1, 4])
@@ -41,6 +43,19 @@ def plain_scores(model: RetrievalModel, image, caption, score, batch) -> Tensor:
     images = [image(model, regions[i][mask[i]]) for i in range(N)]
     captions = [caption(model, tokens[c, :n], int(LANGUAGES[c])) for c, n in enumerate(LENGTHS.tolist())]
     return torch.stack([torch.stack([score(model, v, t) for t in captions]) for v in images])
+
+
+def mean_image(model: RetrievalModel, regions: Tensor) -> Tensor:
+    """The mean of the regions, mapped and of length 1: an image of VSE, VSE++, OE and PIVOT."""
+    vector = model.image.weight @ (sum(regions) / len(regions)) + model.image.bias
+    return vector / vector.norm()
+
+
+def one_vector_score(model: RetrievalModel, v: Tensor, t: Tensor) -> Tensor:
+    """Order violation of two vectors, or their inner product."""
+    if isinstance(model, OrderEmbeddings | PivotAsymmetric):
+        return -sum(max(a.abs() - b.abs(), 0 * a) ** 2 for a, b in zip(t, v, strict=True))
+    return sum(a * b for a, b in zip(t, v, strict=True))
 
 
 def check_same(model: RetrievalModel, plain, batch) -> None:

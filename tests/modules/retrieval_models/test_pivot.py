@@ -10,7 +10,6 @@ from modules.errors import ModelError
 from modules.losses.pairs import Pairs
 from modules.losses.registry import negative_mask
 from modules.retrieval_models import model_class, option_names
-from modules.retrieval_models.pivot import PivotAsymmetric
 from modules.training.retrieval import Retrieval
 from tests.modules.cases import (
     LENGTHS,
@@ -27,6 +26,8 @@ from tests.modules.cases import (
     check_unit_norm,
     make,
     make_batch,
+    mean_image,
+    one_vector_score,
     plain_scores,
     scores,
 )
@@ -35,27 +36,16 @@ NAMES = ["pivot-sym", "pivot-asym", "pivot-parallel-sym", "pivot-parallel-asym"]
 PARALLEL = NAMES[2:]
 
 
-def image(model, regions):
-    vector = model.image.weight @ (sum(regions) / len(regions)) + model.image.bias
-    return vector / vector.norm()
-
-
 def caption(model, tokens, language):
     gru = model.captions.of[("de", "en")[language]].gru
     state = gru(model.words.weight[tokens][None])[0][0, -1]
     return state / state.norm()
 
 
-def score(model, v, t):
-    if isinstance(model, PivotAsymmetric):
-        return -sum(max(a.abs() - b.abs(), 0 * a) ** 2 for a, b in zip(t, v, strict=True))
-    return sum(a * b for a, b in zip(t, v, strict=True))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_and_gradients_equal_the_formula(name: str) -> None:
     model, batch = make(name), make_batch()
-    check_same(model, plain_scores(model, image, caption, score, batch), batch)
+    check_same(model, plain_scores(model, mean_image, caption, one_vector_score, batch), batch)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -179,7 +169,7 @@ def test_images_are_compared_with_one_language_at_a_time(name: str) -> None:
     module._trainer = SimpleNamespace(current_epoch=0)
     v, t = unit(4), unit(9)
     pairs = pairs_of(module.model, t, v)
-    s = torch.stack([torch.stack([score(module.model, v[i], t[c]) for c in range(9)]) for i in range(4)])
+    s = torch.stack([torch.stack([one_vector_score(module.model, v[i], t[c]) for c in range(9)]) for i in range(4)])
     slow = 0 * s.sum()
     for i, c in pairs.positives.nonzero().tolist():
         for other in range(9):
