@@ -99,7 +99,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_block_of_python_compiles_and_imports_what_exists(block: str) -> None:
-    """What a block does is tested where it can be: the facade, sweeps, ONNX, vectors."""
+    """All but that of a cluster are run too: `test_site_blocks.py`, `test_library.py`, `test_sweep.py` and others."""
     for node in ast.walk(ast.parse(block)):
         names = [one.name for one in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         for name in names:

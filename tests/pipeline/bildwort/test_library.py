@@ -1,7 +1,6 @@
 """`import bildwort`: the public names, and what they do in one call."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from modules.losses.registry import OWN, RankingLoss
 from modules.retrieval_models import model_class
 from modules.retrieval_models.base import MODELS
+from tests.documentation import block_of
 from tests.pipeline.tiny import ROOT, Tiny
 
 
@@ -76,15 +76,8 @@ def test_what_is_no_query_is_refused(used: Tiny) -> None:
             gallery.search(query, top=top)
 
 
-def block_of(part: str) -> str:
-    """The one block of Python on the site's page that has a part."""
-    page = (ROOT / ".docs/pages/python.md").read_text(encoding="utf-8")
-    (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if part in block]
-    return block
-
-
 def test_the_weights_of_a_training_are_loaded_as_the_site_says(tiny: Tiny) -> None:
-    block = block_of("load_state_dict")
+    block = block_of("python.md", "load_state_dict")
     assert block.count("artifacts/jobs/vse-san-none-1/KEY") == 1
     loaded: dict = {}
     exec(block.replace("artifacts/jobs/vse-san-none-1/KEY", str(tiny.job("vse-san-human-1"))), loaded)
@@ -92,7 +85,7 @@ def test_the_weights_of_a_training_are_loaded_as_the_site_says(tiny: Tiny) -> No
 
 
 def test_the_package_of_one_s_own_on_the_site_registers_itself() -> None:
-    block = block_of("register_loss")
+    block = block_of("python.md", "register_loss")
     try:
         exec(block, {"__name__": "mine"})
         scores, own = torch.eye(3) * 2 - 1, torch.eye(3, dtype=torch.bool)
@@ -105,7 +98,7 @@ def test_the_package_of_one_s_own_on_the_site_registers_itself() -> None:
 
 
 def test_the_trainer_of_one_s_own_on_the_site_trains(tiny: Tiny, tmp_path: Path, monkeypatch, capsys) -> None:
-    block = block_of("pl.Trainer")
+    block = block_of("python.md", "pl.Trainer")
     monkeypatch.chdir(tmp_path)
     assert block.count("artifacts/jobs/corpus/KEY") == block.count("max_epochs=3") == 1
     exec(block.replace("artifacts/jobs/corpus/KEY", str(tiny.job("corpus"))).replace("max_epochs=3", "max_epochs=1"))
