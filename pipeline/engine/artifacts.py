@@ -62,6 +62,27 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def files_of(folder: Path, without: Sequence[str] = ()) -> dict[str, int]:
+    """Path from a job's folder → size in bytes, of all files but those in or at the paths `without`."""
+    files = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {str(name): path.stat().st_size for name, path in files.items() if name.parts[0] not in without}
+
+
+def require_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse a finished job of whose files one was deleted, or cut while it was copied.
+
+    Raises:
+        RecipeError: a file that the manifest lists is missing, or of another size.
+    """
+    for name, size in manifest.get("files", {}).items():
+        try:
+            found = (folder / name).stat().st_size
+        except OSError as error:
+            raise _damaged(folder / name, error) from None
+        if found != size:
+            raise _damaged(folder / name, ValueError(f"it has {found:,} bytes, expected {size:,}"))
+
+
 def source_digest() -> str:
     """A digest of all Python files of the three packages."""
     digest = hashlib.sha256()

@@ -16,14 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.engine.artifacts import read_manifest
+from pipeline.engine.artifacts import read_manifest, require_whole
 from pipeline.engine.console import stage_command
 from pipeline.engine.files import digests, fingerprint, write_atomically, writing_to
 from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank, same_machine, this_machine
 from pipeline.errors import RecipeError, require_readable, whole_path
 
-_BEGUN, _OWNER = "started.json", "recipe.txt"
+BEGUN = "started.json"
+_OWNER = "recipe.txt"
 
 
 class Workspace:
@@ -66,13 +67,13 @@ class Workspace:
     def beginning(self, job: Job) -> dict[str, Any]:
         """What `note_beginning` wrote of a job that a run has begun and not finished; empty: there is none."""
         try:
-            return dict(json.loads((self.partial(job) / _BEGUN).read_text(encoding="utf-8")))
+            return dict(json.loads((self.partial(job) / BEGUN).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, RecursionError):
             return {}
 
     def note_beginning(self, job: Job, beginning: Mapping[str, Any] | None) -> None:
         """Write down how a job was begun; None: it has ended."""
-        path = self.partial(job) / _BEGUN
+        path = self.partial(job) / BEGUN
         if beginning is None:
             path.unlink(missing_ok=True)
         else:
@@ -102,11 +103,11 @@ class Workspace:
         """The folder of a job that must have been done.
 
         Raises:
-            RecipeError: it has not; the message says which command does it.
+            RecipeError: it has not, or its files are not whole; the message says which command does it.
         """
         if not self.done(job):
             raise RecipeError(f"{job.name}: not done yet (no {self.folder(job)}); run {stage_command(job.stage)}")
-        self.manifest(job)  # refuses another format
+        require_whole(self.folder(job), self.manifest(job))
         return self.folder(job)
 
     def of_recipe(self, name: str, file: str) -> Path:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.whole
 @pytest.mark.parametrize(
     ("job", "file"),
     [("vse-san-human-1", "weights.safetensors"), ("vse-san-human-1", "words.json"), ("mt-en-de", "weights.safetensors"),
-     ("mt-en-de", "bpe.json")],
+     ("mt-en-de", "bpe.json"), ("corpus", "regions/regions.npy"), ("corpus", "captions.parquet")],
 )  # fmt: skip
 def test_a_damaged_file_of_a_job_is_not_exported(used: Tiny, job: str, file: str, cut: bool, tmp_path: Path, capsys):
     made = used.without(tmp_path / "made", "vse-san-mmt-fb-1")
@@ -24,5 +24,5 @@ def test_a_damaged_file_of_a_job_is_not_exported(used: Tiny, job: str, file: str
         path.write_bytes(content[: len(content) // 2])
     assert made.main("export") == 1
     said = " ".join(capsys.readouterr().err.split())
-    assert f"delete {path.parent} and run the same command again" in said
+    assert f"delete {made.job(job)} and run the same command again" in said
     assert not (made.workspace.root / "tiny" / "model").exists()
