@@ -205,11 +205,11 @@ draw: setup ## what trained retrieval models look at, word by word, and their jo
 plots: setup ## the READMEs' plots of recorded figures (pipeline/results), into .screenshots
 	@$(PYTHON_WITH_ARGS) -m tests.recorded_plots
 
-tensorboard: setup ## the training curves (lightning_logs), http://127.0.0.1:6006/#custom_scalars (PORT=6006); opens a browser where there is a display
+tensorboard: setup ## the training curves (lightning_logs), http://127.0.0.1:6006 (PORT=6006); opens a browser where there is a display
 	@if [ "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" = Darwin ]; then \
-	  sleep 8; $(PY) -m webbrowser "http://$$ADDRESS:$${PORT:-6006}/#custom_scalars"; \
+	  sleep 8; $(PY) -m webbrowser "http://$$ADDRESS:$${PORT:-6006}"; \
 	fi > /dev/null 2>&1 &
-	@$(VENV)/bin/tensorboard --logdir lightning_logs --host "$$ADDRESS" --port "$${PORT:-6006}"
+	@$(PIPELINE) tensorboard --address "$$ADDRESS" $(if $(PORT),--port "$$PORT")
 
 clean: ## delete all that was trained: artifacts and dashboards (the environment stays)
 	rm -rf artifacts lightning_logs/*/

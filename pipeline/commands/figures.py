@@ -1,11 +1,14 @@
 """Commands that show figures: tables of papers, sentence similarity, two runs side by side, plots."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipeline.commands.options import (
+    PORT,
     SETTINGS,
+    Address,
     Cluster,
     DryRun,
     Force,
@@ -75,3 +78,17 @@ def compare(
     from pipeline.reporting.compare import compare
 
     compare(first, second, open_workspace())
+
+
+@app.command()
+def tensorboard(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="of the files of trainings")] = Path("lightning_logs"),
+    address: Address = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="of the page", **PORT)] = 6006,
+) -> None:
+    """Open TensorBoard on the curves of trainings."""
+    refuse_settings(ctx)
+    from pipeline.visualization.board import show_board
+
+    raise typer.Exit(show_board(folder, address, port))

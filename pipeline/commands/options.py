@@ -70,6 +70,8 @@ RecipeArgument = Annotated[
 RecipeOption = Annotated[
     str | None, typer.Option("--recipe", "-r", help=_RECIPE_HELP, autocompletion=recipe_names, show_default=False)
 ]
+Address = Annotated[str, typer.Option(help="address to listen on; 0.0.0.0: reachable from other machines")]
+PORT = {"min": 0, "max": 65535}
 Force = Annotated[bool, typer.Option("--force", help="run finished jobs again")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="only show what would run, its time, memory and disk; nothing is written")

@@ -6,14 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.options import ONLY_NAMED, RecipeOption, named_recipe, open_workspace
+from pipeline.commands.options import ONLY_NAMED, PORT, Address, RecipeOption, named_recipe, open_workspace
 from pipeline.errors import RecipeError
 
 GalleryArgument = Annotated[
     Path | None, typer.Argument(help="the gallery's folder; the recipe's own if none", show_default=False)
 ]
-Address = Annotated[str, typer.Option(help="address to listen on; 0.0.0.0: reachable from other machines")]
-PORT = {"min": 0, "max": 65535}
 Hosts = Annotated[str, typer.Option(help="further host names that it answers to: 'photos.example other.example'")]
 
 app = typer.Typer()

@@ -1,10 +1,9 @@
 """What a run of all stages ends with: the main figures, where the rest is, and what to try next."""
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 
-from pipeline.engine.console import by_make, command, info, is_verbose
+from pipeline.engine.console import command, info, is_verbose
 from pipeline.engine.machine import process_rank
 from pipeline.gallery.gallery import gallery_of
 from pipeline.graph import Graph
@@ -12,11 +11,7 @@ from pipeline.recipes.systems import parse_system
 from pipeline.reporting.records import Result, own_results
 from pipeline.reporting.report import write_report
 from pipeline.retrieval.rows import Row
-from pipeline.training.trainer import LOGS
 from pipeline.visualization.text_table import TextTable
-
-CURVES_AT = "http://127.0.0.1:6006/#custom_scalars"
-"""Where TensorBoard shows the layout of this package; without the part behind `#` it begins with `epoch`."""
 
 
 def summary(graph: Graph, chosen: Sequence[str]) -> None:
@@ -43,9 +38,8 @@ def summary(graph: Graph, chosen: Sequence[str]) -> None:
     report, index = (command(name, *chosen, target=[name, *of_make]) for name in ("report", "index"))
     page = command("app", str(gallery_of(graph.recipe, graph.workspace)), target=["app", *of_recipe])
     info(f"report: {written.folder / 'report.html'} (tables: report.md, or `{report}`)")
-    shown = shlex.join([sys.executable, "-m", "tensorboard.main", "--logdir", str(LOGS)])
-    curves = "make tensorboard" if by_make() else shown
-    info(f"next: `{index} && {page}` (search page), `{curves}` (training curves, {CURVES_AT})")
+    curves = command("tensorboard", target=["tensorboard"])
+    info(f"next: `{index} && {page}` (search page), `{curves}` (training curves)")
 
 
 def translation_table(results: Sequence[Result]) -> TextTable:

@@ -204,9 +204,7 @@ def test_a_run_ends_with_a_summary_in_a_few_lines(run) -> None:
     index, app = following.split("`")[1].split(" && ")
     assert index.endswith(recipe)
     assert re.fullmatch(r"bildwort app .*artifacts/tiny/gallery", app)
-    assert following.endswith(
-        "tensorboard.main --logdir lightning_logs` (training curves, http://127.0.0.1:6006/#custom_scalars)"
-    )
+    assert following.endswith(", `bildwort tensorboard` (training curves)")
     assert re.fullmatch(r"in all \d+ (s|min), \d+ (s|min) of CPU time", cost)
 
 
@@ -219,7 +217,7 @@ def test_called_by_make_it_names_targets_of_make(run, monkeypatch, capsys) -> No
     recipe = f"RECIPE={made.yaml} ARGS=--vse.trainer.progress=true"
     assert report.endswith(f"(tables: report.md, or `make report {recipe}`)")
     page = f"`make index {recipe} && make app RECIPE={made.yaml}` (search page)"
-    assert following == f"next: {page}, `make tensorboard` (training curves, http://127.0.0.1:6006/#custom_scalars)"
+    assert following == f"next: {page}, `make tensorboard` (training curves)"
 
 
 def test_verbose_shows_all_tables_and_what_each_job_came_to(run, capsys) -> None:
