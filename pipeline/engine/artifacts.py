@@ -65,7 +65,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def files_of(folder: Path, without: Sequence[str] = ()) -> dict[str, int]:
     """Path from a job's folder → size in bytes, of all files but those in or at the paths `without`."""
     files = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {str(name): path.stat().st_size for name, path in files.items() if name.parts[0] not in without}
+    return {name.as_posix(): path.stat().st_size for name, path in files.items() if name.parts[0] not in without}
 
 
 def require_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
