@@ -26,12 +26,19 @@ from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 
 FORMAT = 2
-_DIGEST = "sha256"
+_DIGEST, _FILES = "sha256", "files"
+_UNLISTED = {"manifest.json", "checkpoints", "started.json", "root.txt"}  # of a run, or written again later
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write a finished job's manifest, with a digest of what is in it."""
-    whole = {**manifest, "format": FORMAT}
+    """Write a finished job's manifest, with the sizes of the job's files and a digest of what is in it."""
+    files = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    sizes = {
+        name.as_posix(): path.stat().st_size
+        for name, path in files.items()
+        if name.parts[0] not in _UNLISTED and path.suffix != ".tmp"
+    }
+    whole = {**manifest, _FILES: sizes, "format": FORMAT}
     write_atomically(
         folder / "manifest.json", json.dumps({**whole, _DIGEST: _digest(whole)}, indent=1, ensure_ascii=False)
     )
@@ -62,25 +69,18 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def files_of(folder: Path, without: Sequence[str] = ()) -> dict[str, int]:
-    """Path from a job's folder → size in bytes, of all files but those in or at the paths `without`."""
-    files = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {name.as_posix(): path.stat().st_size for name, path in files.items() if name.parts[0] not in without}
-
-
 def require_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Refuse a finished job of whose files one was deleted, or cut while it was copied.
 
     Raises:
         RecipeError: a file that the manifest lists is missing, or of another size.
     """
-    for name, size in manifest.get("files", {}).items():
-        try:
-            found = (folder / name).stat().st_size
-        except OSError as error:
-            raise _damaged(folder / name, error) from None
-        if found != size:
-            raise _damaged(folder / name, ValueError(f"it has {found:,} bytes, expected {size:,}"))
+    for name, size in manifest.get(_FILES, {}).items():
+        file = folder / name
+        if not file.is_file() or file.stat().st_size != size:
+            state = "of another size than its job left it" if file.is_file() else "missing"
+            raise RecipeError(f"{file}: {state}; copy it again, or delete {folder} and run "
+                              f"{stage_command(manifest['stage'])}")  # fmt: skip
 
 
 def source_digest() -> str:

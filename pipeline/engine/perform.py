@@ -12,12 +12,12 @@ from typing import Any
 
 import psutil
 
-from pipeline.engine.artifacts import FORMAT, files_of, source_digest, write_manifest
+from pipeline.engine.artifacts import FORMAT, source_digest, write_manifest
 from pipeline.engine.console import debug, error_line, info, info_aside, status
 from pipeline.engine.files import is_held, lock, rename_atomically
 from pipeline.engine.job import Job
 from pipeline.engine.machine import Cost, library_versions, process_rank, run_id, started_together, this_machine
-from pipeline.engine.workspace import BEGUN, Workspace
+from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 
 PATIENCE = 300.0  # seconds that ranks above 0 wait for a rank 0 that shows no sign of life
@@ -130,9 +130,7 @@ def _describe(job: Job, workspace: Workspace, run: Mapping[str, Any]) -> None:
         "machine": this_machine(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    partial = workspace.partial(job)
-    files = files_of(partial, without=("checkpoints", BEGUN))
-    write_manifest(partial, {**description, **run, "files": files})
+    write_manifest(workspace.partial(job), {**description, **run})
 
 
 def _settle(job: Job, workspace: Workspace) -> None:

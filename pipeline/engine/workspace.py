@@ -23,8 +23,7 @@ from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank, same_machine, this_machine
 from pipeline.errors import RecipeError, require_readable, whole_path
 
-BEGUN = "started.json"
-_OWNER = "recipe.txt"
+_BEGUN, _OWNER = "started.json", "recipe.txt"
 
 
 class Workspace:
@@ -67,13 +66,13 @@ class Workspace:
     def beginning(self, job: Job) -> dict[str, Any]:
         """What `note_beginning` wrote of a job that a run has begun and not finished; empty: there is none."""
         try:
-            return dict(json.loads((self.partial(job) / BEGUN).read_text(encoding="utf-8")))
+            return dict(json.loads((self.partial(job) / _BEGUN).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, RecursionError):
             return {}
 
     def note_beginning(self, job: Job, beginning: Mapping[str, Any] | None) -> None:
         """Write down how a job was begun; None: it has ended."""
-        path = self.partial(job) / BEGUN
+        path = self.partial(job) / _BEGUN
         if beginning is None:
             path.unlink(missing_ok=True)
         else:
