@@ -204,6 +204,7 @@ class Graph:
             scores = [scores["rsum"] for language, scores in validated.items() if language in languages]
             return len(languages), sum(scores) / max(1, len(scores))
 
+        self.workspace.require_settled(row.job for row in self.single_rows)
         return max((row for row in self.single_rows if self.workspace.done(row.job)), key=merit, default=None)
 
     @cached_property

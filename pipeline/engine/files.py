@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -17,11 +19,16 @@ from pipeline.engine.console import flag, info
 from pipeline.errors import RecipeError
 
 _OWN = 0o600
+_STALE = 3600.0  # seconds after which nobody is writing a file any more
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, text as UTF-8; its folder is made. What it holds already is not written."""
+    """Write a file whole or not at all, text as UTF-8; its folder is made. What it holds already is not written.
+
+    What processes that were killed while they wrote it have left is deleted.
+    """
     written = content if isinstance(content, bytes) else content.encode("utf-8")
+    _clear_halves(path)
     with suppress(OSError):
         if path.stat().st_size == len(written) and path.read_bytes() == written:
             return
@@ -41,6 +48,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def _clear_halves(path: Path) -> None:
+    """Delete what killed processes have left of a file; another process, here or elsewhere, may be writing it now."""
+    halves = re.compile(rf"{re.escape(path.name)}\.\d+\.tmp")
+    with suppress(OSError):
+        for half in path.parent.iterdir():
+            if halves.fullmatch(half.name) and time.time() - half.stat().st_mtime > _STALE:
+                half.unlink()
+
+
 def rename_atomically(folder: Path, name: Path) -> None:
     """Rename a folder whose contents, all the way down, have reached the disk; then the name has too.
 
@@ -58,8 +74,13 @@ def rename_atomically(folder: Path, name: Path) -> None:
 
 
 def delete_folder(folder: Path, *last: str) -> None:
-    """Delete a folder if it is there, files of these names last: what a kill leaves is still known by them."""
-    if not folder.is_dir() or folder.is_symlink():
+    """Delete a folder if it is there, files of these names last: what a kill leaves is still known by them.
+
+    Of a link to a folder only the link is deleted.
+    """
+    if folder.is_symlink():
+        folder.unlink()
+    if not folder.is_dir():
         return
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
@@ -67,6 +88,16 @@ def delete_folder(folder: Path, *last: str) -> None:
         elif path.name not in last:
             path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_linked(path: Path, step: str) -> None:
+    """Refuse a link to what is not there, as where a disk is not mounted; `step` is what to do.
+
+    Raises:
+        RecipeError: it is one.
+    """
+    if path.is_symlink() and not path.exists():
+        raise RecipeError(f"{path}: a link to {path.readlink()}, which is not there; {step}")
 
 
 def digest_of(path: Path) -> str:

@@ -36,7 +36,7 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
     """
     assert not workspace.read_only
     inputs = {name: workspace.require(needed) for name, needed in job.inputs.items()}
-    final, before = workspace.folder(job), _before(workspace, job)
+    final, before = workspace.folder(job), workspace.before(job)
     if workspace.done(job) and not force and not before.exists():
         return False
     if force and started_together():
@@ -71,7 +71,7 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
 
 def keep_old(job: Job, workspace: Workspace) -> None:
     """After a stop, give what `force` was replacing its name again, if the new one is not whole."""
-    before, final = _before(workspace, job), workspace.folder(job)
+    before, final = workspace.before(job), workspace.folder(job)
     if (before / "manifest.json").is_file() and not final.exists():
         before.rename(final)
 
@@ -84,11 +84,11 @@ def _clear_up(job: Job, workspace: Workspace, force: bool) -> None:
             shutil.rmtree(copy, ignore_errors=True)
     if force:
         if not workspace.beginning(job).get("forced"):
-            shutil.rmtree(partial, ignore_errors=True)
+            _delete(partial)
         if workspace.done(job):
-            _delete(_before(workspace, job))
-            final.rename(_before(workspace, job))
-    shutil.rmtree(final, ignore_errors=True)  # a folder without a manifest is no artifact
+            _delete(workspace.before(job))
+            final.rename(workspace.before(job))
+    _delete(final)  # a folder without a manifest is no artifact
 
 
 def _begin(job: Job, workspace: Workspace, forced: bool) -> dict[str, Any] | None:
@@ -141,14 +141,15 @@ def _settle(job: Job, workspace: Workspace) -> None:
     rename_atomically(partial, workspace.folder(job))
 
 
-def _before(workspace: Workspace, job: Job) -> Path:
-    """Where the artifact lies that --force is replacing."""
-    return workspace.root / "jobs" / job.name / f"{job.key}.before"
-
-
 def _delete(artifact: Path) -> None:
-    """Delete an artifact if it is there; its manifest first, so that half of one is not taken for complete."""
+    """Delete an artifact if it is there; its manifest first, so that half of one is not taken for complete.
+
+    Of a link to one, which may be another person's, only the link is deleted.
+    """
     with suppress(OSError):
+        if artifact.is_symlink():
+            artifact.unlink()
+            return
         (artifact / "manifest.json").unlink(missing_ok=True)
         shutil.rmtree(artifact, ignore_errors=True)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipeline.engine.artifacts import read_manifest, require_whole
 from pipeline.engine.console import stage_command
-from pipeline.engine.files import digests, fingerprint, write_atomically, writing_to
+from pipeline.engine.files import digests, fingerprint, require_linked, write_atomically, writing_to
 from pipeline.engine.job import Job
 from pipeline.engine.machine import process_rank, same_machine, this_machine
 from pipeline.errors import RecipeError, require_readable, whole_path
@@ -46,9 +46,7 @@ class Workspace:
         if "::" in str(self.root):
             raise RecipeError(f"{self.root}: artifacts cannot lie in a folder with :: in its path; name another "
                               "(BILDWORT_ARTIFACTS)")  # fmt: skip
-        if self.root.is_symlink() and not self.root.exists():
-            raise RecipeError(f"{self.root}: a link to {self.root.readlink()}, which is not there; make that folder, "
-                              "or name another (BILDWORT_ARTIFACTS)")  # fmt: skip
+        require_linked(self.root, "make that folder, or name another (BILDWORT_ARTIFACTS)")
         self.read_only = read_only
 
     def folder(self, job: Job) -> Path:
@@ -59,9 +57,33 @@ class Workspace:
         """Where a job works until its folder is whole."""
         return self.root / "jobs" / job.name / f"{job.key}.partial"
 
+    def before(self, job: Job) -> Path:
+        """Where the artifact lies that --force is replacing."""
+        return self.root / "jobs" / job.name / f"{job.key}.before"
+
+    def require_settled(self, jobs: Iterable[Job]) -> None:
+        """Refuse jobs that --force is replacing: what is made of finished jobs would lack them.
+
+        Raises:
+            RecipeError: one of them is being replaced, or a run that did so was killed.
+        """
+        for job in jobs:
+            if not self.done(job) and (self.before(job) / "manifest.json").is_file():
+                raise RecipeError(f"{job.name}: another run is replacing it (--force); wait for its end, or, where it "
+                                  f"was stopped, run {stage_command(job.stage)}")  # fmt: skip
+
     def done(self, job: Job) -> bool:
-        """Is the job's artifact there?"""
-        return (self.folder(job) / "manifest.json").is_file()
+        """Is the job's artifact there?
+
+        Raises:
+            RecipeError: its folder, or the one of its name, is a link to what is not there.
+        """
+        folder = self.folder(job)
+        if (folder / "manifest.json").is_file():
+            return True
+        for path in (folder.parent, folder):
+            require_linked(path, "mount its disk, or delete the link")
+        return False
 
     def beginning(self, job: Job) -> dict[str, Any]:
         """What `note_beginning` wrote of a job that a run has begun and not finished; empty: there is none."""
@@ -94,9 +116,11 @@ class Workspace:
         """The manifest of a finished job.
 
         Raises:
-            RecipeError: it is damaged, or of another format.
+            RecipeError: it is damaged, or of another format, or the job's files are not whole.
         """
-        return read_manifest(self.folder(job))
+        manifest = read_manifest(self.folder(job))
+        require_whole(self.folder(job), manifest)
+        return manifest
 
     def require(self, job: Job) -> Path:
         """The folder of a job that must have been done.
@@ -106,7 +130,7 @@ class Workspace:
         """
         if not self.done(job):
             raise RecipeError(f"{job.name}: not done yet (no {self.folder(job)}); run {stage_command(job.stage)}")
-        require_whole(self.folder(job), self.manifest(job))
+        self.manifest(job)  # refuses another format, and files that are not whole
         return self.folder(job)
 
     def of_recipe(self, name: str, file: str) -> Path:

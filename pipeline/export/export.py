@@ -46,7 +46,7 @@ from pipeline.export.training_hashes import SEEN, hashes_of
 from pipeline.graph import Graph
 from pipeline.recipes.settings import Recipe
 from pipeline.recipes.systems import members_of
-from pipeline.retrieval.reranking import trained_reranker
+from pipeline.retrieval.reranking import is_tested_on, trained_reranker
 from pipeline.retrieval.rows import Row, languages_of
 from pipeline.training.model_files import NETWORK
 from pipeline.translation.translator_files import RETRIEVAL, files_of_translator
@@ -210,10 +210,10 @@ def _write(graph: Graph, chosen: Row, half: Path, license_id: str | None, hub_na
         (half / CASING).write_text(json.dumps(forms, ensure_ascii=False), encoding="utf-8")
     second = None
     if (reranker := trained_reranker(graph.reranker, workspace, chosen)) is not None:
+        found = workspace.manifest(reranker.job)["metrics"]["test"] if is_tested_on(reranker, chosen) else {}
         second = {
-            "name": f"{recipe.vse.reranker['model']}, {reranker.name}",
-            "languages": languages_of(recipe.vse, reranker.name),
-            "first_k": reranker.job.settings["first_k"], "test": workspace.manifest(reranker.job)["metrics"]["test"],
+            "name": f"{recipe.vse.reranker['model']}, {reranker.name}", "test": found,
+            "languages": languages_of(recipe.vse, reranker.name), "first_k": reranker.job.settings["first_k"],
         }  # fmt: skip
         (half / RERANKER).mkdir()
         second_job = reranker.trained[0]
@@ -329,6 +329,7 @@ def exported_translators(graph: Graph, chosen: Row) -> list[Job]:
     """
     corpus, translators = chosen.job.inputs["corpus"] if reads_regions(chosen.job) else None, []
     mmt, workspace = graph.of_translators.recipe.mmt, graph.workspace
+    workspace.require_settled(graph.translators.values())
     for name, job in graph.translators.items():
         members, reranks = members_of(name.partition("-")[0])
         if (members not in (["mt"], ["mmt"]) and reranks is None) or members[0] in mmt.pretrained:

@@ -74,7 +74,8 @@ class ExportedModel:
         translator_names: `mt-en-de`, `mmt-en-de`, `mt+channel-en-de` …, those of its recipe.
         reranker: a second model that reorders the first results of this one; None without.
         first_k: how many results it reorders.
-        first_right: by language, the share of test captions in percent whose picture is found first.
+        first_right: by language, the share of test captions in percent whose picture is found first; none where that is
+            not known, as of a reranker that was tested with another model.
     """
 
     folder: Path
@@ -316,7 +317,7 @@ def _with_reranker(exported: ExportedModel, about: Mapping[str, Any]) -> Exporte
         exported, folder=folder, name=name, languages=languages, model=model, text=text, translator_names=[],
         fingerprint=model_fingerprint(folder),
     )  # fmt: skip
-    return replace(exported, reranker=second, first_k=first_k, first_right=_first_right(about) or exported.first_right)
+    return replace(exported, reranker=second, first_k=first_k, first_right=_first_right(about))
 
 
 def _first_right(about: Mapping[str, Any]) -> dict[str, float]:

@@ -78,7 +78,8 @@ def write_onnx(exported: ExportedModel, folder: Path) -> float:
             "regions": exported.model.input_dim, "difference": difference,
         }  # fmt: skip
         (half / ABOUT_ONNX).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
-        delete_folder(folder, ABOUT_ONNX)
+        if not folder.is_symlink():
+            delete_folder(folder, ABOUT_ONNX)
         rename_atomically(half, folder)
     except ModelError as error:
         raise RecipeError(f"--onnx: {exported.name}: {error}") from None

@@ -20,7 +20,7 @@ from pipeline.recipes.settings import CorpusSettings, Recipe
 from pipeline.recipes.systems import CAPTION, members_of, parse_path, parse_system
 from pipeline.reporting.records import Result
 from pipeline.reporting.results import Compared, Seeds
-from pipeline.retrieval.reranking import is_better
+from pipeline.retrieval.reranking import is_better, is_tested_on
 
 _ENOUGH = 3  # seeds whose spread an interval can be over
 
@@ -74,7 +74,10 @@ def as_reranked(graph: Graph, lines: Seeds, results: Sequence[Result]) -> list[s
         f"{of_row['first'].value:.1f} ({language_name(language)})"
         for language in graph.recipe.vse.test for key in lines if (of_row := _figures(results, *key, language))
     ]  # fmt: skip
-    return [f"Search reranks ({system}): the right picture is then first for {_and(firsts)} of 100 captions."
+    row, best, doubt = graph.reranker, graph.best_row, ""
+    if row is not None and best is not None and not is_tested_on(row, best):
+        doubt = f"; tested on {row.trained[1].name}, not on {best.job.name}, which search reads"
+    return [f"Search reranks ({system}): the right picture is then first for {_and(firsts)} of 100 captions{doubt}."
             for system, _ in lines if firsts]  # fmt: skip
 
 

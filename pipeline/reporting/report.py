@@ -52,12 +52,14 @@ def write_report(graph: Graph) -> Page:
     """Collect what has been run, write `results.jsonl`, `report.md` and `report.html`, record finished runs.
 
     Raises:
-        RecipeError: nothing has been run, and an earlier report has figures.
+        RecipeError: nothing has been run, and an earlier report has figures; or --force is replacing a job.
     """
     recipe, workspace, rows = graph.recipe, graph.workspace, graph.rows
     translators, looks, synthetic, compared = graph.translators, graph.incongruent, graph.synthesis, graph.comparisons
     translated = [job for job in synthetic.values() if job.stage == "augment"]
     similar = sts_rows(graph) if recipe.sts.sets else []
+    made = [*translators.values(), *looks.values(), *synthetic.values(), *compared.values()]
+    workspace.require_settled([*made, *graph.retrieval_jobs(graph.all_rows)])
     variants = variants_of(graph) | sts_variants(similar)
     if recipe.report.record:
         ranked = graph.retrieval_jobs([*rows, *chain.from_iterable(graph.tables.values())])

@@ -91,6 +91,14 @@ def is_better(row: Row, workspace: Workspace, exported: Row | None) -> bool:
     return not both or sum(own[one]["rsum"] - other[one]["rsum"] for one in both) > 0
 
 
+def is_tested_on(row: Row, exported: Row | None) -> bool:
+    """Are the figures of a reranker, a row that `reranked_row` gives, those of what the exported model finds first?
+
+    They are not where another seed, or another row, is the best on validation and so is exported.
+    """
+    return exported is None or row.trained[1].key == exported.job.key
+
+
 def trained_reranker(row: Row | None, workspace: Workspace, exported: Row | None) -> Row | None:
     """A recipe's reranker, if it has been trained and tested, and is better on validation than the exported model."""
     done = row is not None and all(map(workspace.done, (row.job, row.trained[0])))

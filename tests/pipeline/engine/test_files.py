@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,28 @@ def test_a_fingerprint_does_not_read_unchanged_files_again(tmp_path: Path, monke
     path.write_text("longer text")
     with pytest.raises(AssertionError, match="read again"):
         fingerprint([path], cache)
+
+
+def test_what_killed_writers_left_of_a_file_is_deleted(tmp_path: Path) -> None:
+    path, others = tmp_path / "report.md", ["report.md.1.tmp", "report.md.old.tmp", "report.html.2.tmp"]
+    for name in ["report.md.3.tmp", "report.md.4.tmp", *others[1:]]:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / others[0]).touch()  # another process may be writing it
+    for _ in range(2):  # the second time it has the content
+        files.write_atomically(path, "whole")
+        assert sorted(one.name for one in tmp_path.iterdir()) == sorted(["report.md", *others])
+        (tmp_path / "report.md.5.tmp").touch()
+        os.utime(tmp_path / "report.md.5.tmp", (0, 0))
+
+
+def test_of_a_link_to_a_folder_only_the_link_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "weights").touch()
+    for target in ("disk", "nowhere"):
+        (tmp_path / "model.before").symlink_to(tmp_path / target)
+        files.delete_folder(tmp_path / "model.before")
+        assert [path.name for path in tmp_path.rglob("*")] == ["disk", "weights"]
 
 
 def test_digests_of_files_that_a_fingerprint_has_read_are_known(tmp_path: Path, monkeypatch) -> None:
@@ -152,3 +175,39 @@ def test_a_pretrained_folder_stands_in_keys_by_its_contents(tmp_path):
     (moved / "model.safetensors").write_bytes(b"others!")
     assert key(moved) != before
     assert key("name-on-the-hub") not in (before, key(moved))
+
+
+def moved(folder: Path) -> Path:
+    """Move a folder to another disk, and leave a link to it."""
+    elsewhere = folder.parents[3] / "disk" / folder.name
+    elsewhere.parent.mkdir(exist_ok=True)
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere, target_is_directory=True)
+    return elsewhere
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_a_linked_job_is_a_link_to_is_left_alone(tmp_path: Path, whole: bool) -> None:
+    workspace = Workspace(tmp_path / "artifacts")
+    folder = ran(workspace, make())
+    elsewhere = moved(folder)
+    if not whole:
+        (elsewhere / "manifest.json").unlink()
+    left = sorted(path.name for path in elsewhere.iterdir())
+    for _ in range(2):
+        ran(workspace, make(), force=whole)
+        assert workspace.done(make())
+        assert not folder.is_symlink()
+        assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, f"{folder.name}.lock"]
+    assert sorted(path.name for path in elsewhere.iterdir()) == left
+
+
+def test_a_linked_job_whose_disk_is_away_is_one_line(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "artifacts")
+    folder = ran(workspace, make())
+    shutil.rmtree(moved(folder))
+    for read in (workspace.done, workspace.require, partial(ran, workspace)):
+        with pytest.raises(RecipeError, match=r"a link to .*, which is not there; mount its disk, or delete the link"):
+            read(make())
+    folder.unlink()
+    assert ran(workspace, make()) == folder

@@ -219,6 +219,21 @@ def test_a_manifest_that_another_run_has_just_moved_is_not_called_damaged(worksp
     assert "delete" not in str(raised.value)
 
 
+def test_what_reads_finished_jobs_refuses_one_that_is_being_replaced(workspace: Workspace) -> None:
+    seen = list[str]()
+
+    def looks(partial: Path, inputs: dict[str, Path]) -> dict:
+        with pytest.raises(RecipeError, match=r"work: another run is replacing it .* run `bildwort mmt`") as refused:
+            workspace.require_settled([make("new"), make()])
+        seen.append(str(refused.value))
+        return {}
+
+    ran(workspace, make())
+    ran(workspace, make(run=looks), force=True)
+    assert len(seen) == 1
+    workspace.require_settled([make("new"), make()])
+
+
 def test_another_format_says_which_command_makes_it_anew(workspace: Workspace) -> None:
     job = make()
     path = ran(workspace, job) / "manifest.json"
@@ -289,8 +304,9 @@ def test_an_input_of_which_a_file_is_missing_or_cut_is_one_line(workspace: Works
         file.unlink()
     else:
         file.write_text(content)
-    with pytest.raises(RecipeError, match=r"result\.txt: .*; copy it again, or delete .* and run `bildwort"):
-        ran(workspace, make(inputs={"start": start}))
+    for read in (workspace.manifest, workspace.require, partial(ran, workspace)):
+        with pytest.raises(RecipeError, match=r"result\.txt: .*; copy it again, or delete .* and run `bildwort"):
+            read(start)
     ran(workspace, start, force=True)
     assert ran(workspace, make(inputs={"start": start})).is_dir()
 

@@ -86,6 +86,21 @@ def test_few_captions_among_many_images_are_told(workspace: Workspace, captions:
     assert "too few to compare rows" not in text or said
 
 
+def test_what_search_finds_is_not_taken_from_another_seed(workspace: Workspace) -> None:
+    recipe = load_recipe("scenes", ["--vse.test=[en]", "--vse.seeds=[1,2]"])
+    row = Graph(recipe, workspace).reranker
+    assert row is not None
+    found = np.ones(120, dtype=int)
+    files = {"text_to_image": found, "image_to_text": found, "caption_image": np.arange(120)}
+    finish(workspace, row.job, {"test": {"en": scores(98.0)}}, [("en", files)])
+    for one in (one for one in Graph(recipe, workspace).rows if one.name == "mmt-f"):
+        val = {"val": {"en": {"rsum": 100.0 * one.seed}}}
+        finish(workspace, one.job, {"test": {"en": scores(100.0)}, **val}, [("en", files)])
+    report(Graph(recipe, workspace))
+    text = (workspace.root / "scenes" / "report" / "report.md").read_text(encoding="utf-8")
+    assert "; tested on vse-san-mmt-f-1, not on vse-san-mmt-f-2, which search reads." in text
+
+
 def test_what_search_finds_is_told_where_a_second_model_orders_it(workspace: Workspace) -> None:
     recipe = load_recipe("scenes", ["--vse.test=[en]"])
     row = Graph(recipe, workspace).reranker

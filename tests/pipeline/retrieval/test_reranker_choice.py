@@ -18,7 +18,7 @@ from tests.pipeline.reporting.finished import finish, scores
 
 
 def job(name: str, model: str = "scan-t2i-avg", **options: list[str]) -> SimpleNamespace:
-    return SimpleNamespace(name=name, settings={"model": model, "options": options})
+    return SimpleNamespace(name=name, key=name, settings={"model": model, "options": options})
 
 
 def made(second: dict[str, float], first: dict[str, float], done: bool = True, trained: Any = None) -> tuple:
