@@ -112,13 +112,7 @@ STAGES = {stage.name: stage for stage in _STAGES}
 
 @dataclass(frozen=True)
 class _Part:
-    """A stage of a run.
-
-    Attributes:
-        stage: which.
-        graph: that it works on.
-        jobs: what it performs; not empty.
-    """
+    """A stage of a run, the graph that it works on, and what it performs: one job or more."""
 
     stage: Stage
     graph: Graph
@@ -135,7 +129,6 @@ def run_stages(names: Sequence[str], graph: Graph, runner: Runner, force: bool =
 
     Args:
         names: of `STAGES`, in their order.
-        runner: of its workspace.
         force: the stages' own jobs run again if they are done.
 
     Raises:

@@ -63,7 +63,6 @@ def forgetting_job(tested: Trained) -> Job | None:
     start = _start_job(name, network, second, settings.trainer)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode, rank, compare."""
         on = second.read(inputs)
         model, text = load_model(inputs["model"], name)
         model.to(device_of(settings.trainer))
@@ -87,12 +86,9 @@ def _start_job(name: str, network: str, second: SecondSet, trainer: TrainerSetti
 
     Args:
         network: what stands for it in the key.
-        second: the set.
-        trainer: where it works.
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode and rank."""
         on = second.read(inputs)
         model, text, reader = whole_network(name, on.languages)
         model.to(device_of(trainer))
@@ -134,13 +130,7 @@ def _pictures(on: EvaluationSet) -> dict[str, Path]:
 
 
 def _ranks(model: RetrievalModel, text: TextInput, store: VectorStore, on: EvaluationSet) -> dict[str, RetrievalRanks]:
-    """Language → ranks in the gallery of all images of a set; a dual encoder reads all languages by the same tower.
-
-    Args:
-        model: encodes the captions.
-        text: what it reads words with.
-        store: the images' vectors.
-    """
+    """Language → ranks in the gallery of all images of a set; a dual encoder reads all languages by the same tower."""
     images, ranks = on.images, dict[str, RetrievalRanks]()
     place = {name: row for row, name in enumerate(images)}
     vectors = torch.from_numpy(store.regions[store.rows(images)][:, 0].copy())
@@ -169,11 +159,6 @@ def _headline(figures: Mapping[str, Any]) -> str:
 
 def change(folders: Sequence[Path], language: str, resamples: int) -> Difference:
     """The paired difference of mean recall, after − before, over the images of the second set and over seeds.
-
-    Args:
-        folders: of the finished jobs, one a seed.
-        language: of the captions.
-        resamples: of the bootstrap over images.
 
     Raises:
         RecipeError: a file is missing or damaged.

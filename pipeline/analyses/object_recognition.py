@@ -45,7 +45,6 @@ def recognised_job(tested: Trained) -> Job | None:
         return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Draw, recognise, score."""
         model, text = load_model(inputs["model"], settings.pretrained)
         model.to(device_of(settings.trainer))
         size = model.pixels_with(**trained.settings["options"]) or 0
@@ -103,7 +102,6 @@ def _by_image(
         seen: what is recognised in the picture of each caption.
         objects: of each image.
         tested: image id and text of each caption.
-        language: of the captions.
     """
     shares: dict[str, list[list[float]]] = {}
     for at_places, (image, text) in zip(seen, tested, strict=True):

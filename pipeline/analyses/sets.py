@@ -92,7 +92,6 @@ def second_set(name: str, lent: Sequence[str], workspace: Workspace) -> SecondSe
     Args:
         name: a folder of pictures and captions, or `recipe:NAME`.
         lent: overrides that the other recipe gets too (`Recipe.lent`).
-        workspace: where prepared corpora lie.
 
     Raises:
         DataError: a file is missing.

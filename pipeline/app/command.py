@@ -17,7 +17,7 @@ from pipeline.serve.hosts import listening, names_of
 def open_page(
     recipe: Recipe, workspace: Workspace, gallery: Path | None, address: str, port: int, hosts: Sequence[str]
 ) -> None:
-    """Run the page; arguments as of `pipeline.serve.command.serve`.
+    """Run the page. The arguments are those of the command.
 
     Raises:
         RecipeError: there is no gallery, the address or port cannot be used, or a name is none.

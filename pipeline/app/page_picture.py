@@ -22,8 +22,6 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: SearchRequest
     """Show an uploaded picture, captions near it, its translations, and what the model writes of it if it can.
 
     Args:
-        content: of the file.
-        name: of the file.
         request: what is wanted; without words, those of the most similar caption are explained and translated.
 
     Returns:

@@ -33,8 +33,6 @@ class SearchRequest(NamedTuple):
     """What is wanted.
 
     Attributes:
-        sentence: that is searched for.
-        top: how many pictures.
         why: words and regions are explained.
         both: pictures for its translations too.
         guessed: the language of the sentence was detected.
@@ -123,8 +121,6 @@ def show_hits(
     """Pictures in rows, best first.
 
     Args:
-        gallery: whose pictures they are.
-        hits: which.
         sentence: that they were found for, if any.
         why: frame the regions that its words depend on.
         columns: pictures side by side.
@@ -162,7 +158,6 @@ def explained(exported: ExportedModel, seen: PictureRegions, sentence: Sentence,
 
     Args:
         exported: the model whose order is explained.
-        seen: the picture and its regions.
         sentence: that it was found for.
         alt: what it shows, for those who do not see it.
     """

@@ -33,12 +33,7 @@ def _facts(gallery: Gallery) -> list[str]:
 
 
 def start(gallery: Gallery, ask: Callable[[Sentence], None], demonstrate: Callable[[], None]) -> None:
-    """Show the first screen.
-
-    Args:
-        ask: is called with the example that is clicked.
-        demonstrate: is called if the demonstration is wanted.
-    """
+    """Show the first screen: `ask` is called with the example that is clicked, `demonstrate` for the demonstration."""
     queries = example_queries(gallery)
     comparable = any(targets_of(gallery.exported, language) for language in gallery.languages)
     places = st.columns([3, 2] if queries and comparable else 1)

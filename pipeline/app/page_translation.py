@@ -28,7 +28,6 @@ class PictureRegions(NamedTuple):
 
     Attributes:
         picture: to be shown; None where it is not at hand.
-        name: of it.
         regions: (R, D), as the model reads them.
         boxes: (R, 4) of them, corners x1, y1, x2, y2 in 0…1.
     """
@@ -80,7 +79,6 @@ def compare_translations(
 
     Args:
         sentence: to be translated, until another one is typed.
-        seen: the pictures.
         where: a name of this part of the page: the same sentence may be translated in another one too.
     """
     text, source = sentence

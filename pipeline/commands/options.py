@@ -100,8 +100,6 @@ def recipe_of(ctx: typer.Context, name: str | None, named: str | None, networks:
 
     Args:
         ctx: of the command; it holds the settings.
-        name: the recipe, as the argument names it.
-        named: as `--recipe` names it.
         networks: see `load_recipe`.
 
     Raises:
@@ -149,10 +147,6 @@ def runner_for(
 
     Args:
         command: a stage, `all`, `table`, `sts` or `draw`.
-        force: finished jobs run again, `--force`.
-        dry_run: only show it, `--dry-run`.
-        jobs: processes of this machine, `--jobs`.
-        cluster: address of a Dask scheduler, `--cluster`.
         table: the name of the table, of `table`.
 
     Raises:

@@ -24,10 +24,6 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 def doctor(recipe: Recipe, examples: int) -> None:
     """Print the data report of a recipe's corpus.
 
-    Args:
-        recipe: names the corpus.
-        examples: shown with each finding.
-
     Raises:
         DataError: the data cannot be read.
         RecipeError: there are neither regions nor pictures, or a finding would spoil results.
@@ -47,7 +43,6 @@ def read_corpus(recipe: Recipe, folder: Path, check_pictures: bool = True) -> Co
     """The corpus of a recipe, read from its own files; of the training data the part that the recipe names.
 
     Args:
-        recipe: names the corpus.
         folder: for pictures that a corpus makes.
         check_pictures: those that are not there or cannot be read are refused, or left out with their captions, as
             the recipe says; else captions of pictures that are not there are left out.

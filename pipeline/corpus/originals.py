@@ -22,7 +22,6 @@ def show_originals(name: str, root: Path, download: bool) -> None:
     """Print each part of a data set: origin, license, size, and what of it is here; what is here is laid out first.
 
     Args:
-        name: of the data set.
         root: the data root, where its files are or will be.
         download: what is missing, as far as it needs no request.
 

@@ -35,10 +35,8 @@ def embed(exported: ExportedModel, items: Items, output: Path, force: bool = Fal
 
     Args:
         exported: the model; of one vector an item.
-        items: pictures or captions.
         output: a file in Parquet (columns `id`, `vector` of H numbers, `model`), a CSV (`id`, `model`, `v1` … `vH`), or
             NumPy's `.npy` (N, H) with the ids beside it (`ids_of`), one a line; float32.
-        force: replace it if it exists.
 
     Raises:
         DataError: the items cannot be read.

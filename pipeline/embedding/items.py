@@ -63,10 +63,6 @@ class Pictures:
 
     What cannot be read is left out.
 
-    Args:
-        folder: with pictures.
-        workers: processes that read them.
-
     Raises:
         DataError: there is no such folder, or no picture in it.
     """

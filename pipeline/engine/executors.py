@@ -73,9 +73,7 @@ class LocalProcesses(ProcessPoolExecutor, JobExecutor):
     memory that they share) and done nothing else: it has no thread, whose locks a fork would copy.
 
     Args:
-        processes: how many.
         gpus: CUDA's names of the GPUs; each process sees one of them, and takes a part of its memory where several do.
-        imported: modules that jobs need.
     """
 
     def __init__(self, processes: int, gpus: Sequence[str] = (), imported: Sequence[str] = ()) -> None:
@@ -177,9 +175,6 @@ def processes_for(recipe: Recipe, gpus: Sequence[str]) -> int:
     With GPUs as many on each as its memory holds, three at most. Without, as many as the cores have room for if the
     recipe says how many threads each training uses, else one. Never more than the free memory has room for; one if a
     training runs in several processes.
-
-    Args:
-        gpus: that they may use.
     """
     if not trains_alone(recipe):
         return 1

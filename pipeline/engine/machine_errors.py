@@ -104,12 +104,7 @@ def _number_in(text: str) -> int:
 
 
 def out_of_memory(error: BaseException, stage: str) -> str | None:
-    """A line that names the setting to lower, if there is one; None for another error.
-
-    Args:
-        error: what was raised.
-        stage: where.
-    """
+    """A line that names the setting to lower, if there is one; None for another error."""
     import torch
 
     if _NO_THREAD in str(error):

@@ -40,7 +40,6 @@ class Costs:
     """Costs of jobs that are done, by which those of like jobs are estimated.
 
     Args:
-        manifests: of these jobs.
         root: of the workspace that they lie in; None: nothing is known of disk.
     """
 
@@ -71,7 +70,6 @@ class Costs:
         Where the amount of work is known of both, time is scaled by it, but for jobs that are alike.
 
         Args:
-            job: which.
             of_stage: where no such job is known, of its stage: of trainings, or of the others.
         """
         corpus = job.inputs["corpus"].key if "corpus" in job.inputs else ""
@@ -100,9 +98,6 @@ class Progress:
 
     A job's time is the median of like jobs, done before or in this run, else of jobs of its stage: of trainings by what
     they read, of others as it is.
-
-    Args:
-        at_once: how many jobs run side by side.
     """
 
     def __init__(self, at_once: int = 1) -> None:
@@ -123,7 +118,6 @@ class Progress:
         """Add jobs that will be done, unless they are known.
 
         Args:
-            jobs: which.
             manifests: of jobs done on this machine before; they are read by the first call alone.
         """
         new = {job.key: job for job in jobs}
@@ -132,12 +126,7 @@ class Progress:
         self._costs = self._costs or Costs(manifests)
 
     def finish(self, job: Job, manifest: Mapping[str, Any], figure: str) -> str:
-        """The line of a job that is done: name, main figure, time, and what is left of the run.
-
-        Args:
-            manifest: of the job.
-            figure: what it came to, as text.
-        """
+        """The line of a job that is done: name, main figure, time, and what is left of the run."""
         expected = self._waiting.pop(job.key, None)
         if self._costs is not None:
             self._costs.add(manifest)

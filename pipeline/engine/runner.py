@@ -31,7 +31,6 @@ class Processes:
     """Other processes that perform jobs.
 
     Attributes:
-        executor: starts them.
         list_jobs: all of its jobs in a workspace; a function that the processes can import, for jobs themselves cannot
             be sent there.
     """
@@ -45,7 +44,6 @@ class Runner:
     """Runs jobs.
 
     Args:
-        workspace: their artifacts.
         processes: perform independent jobs side by side; None: one job after the other, in this process.
     """
 
@@ -58,7 +56,6 @@ class Runner:
 
         Args:
             jobs: in any order; one may be named several times.
-            force: those that are done will be done again.
         """
         named = list(jobs)
         wanted = [job for job in named if force or not self.workspace.done(job)]

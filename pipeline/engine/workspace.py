@@ -31,7 +31,6 @@ class Workspace:
 
     Args:
         root: the folder; null is BILDWORT_ARTIFACTS or `artifacts`.
-        read_only: nothing is written.
     """
 
     def __init__(self, root: str | Path | None = None, read_only: bool = False) -> None:
@@ -101,11 +100,7 @@ class Workspace:
             _write_json(path, beginning)
 
     def fingerprint(self, paths: list[Path], base: Path | None = None) -> str:
-        """A digest of names and contents of files, for a job's key; unchanged files are not read again.
-
-        Args:
-            base: a folder, in which a file counts with its path from there.
-        """
+        """As `engine.files.fingerprint`, for a job's key; unchanged files are not read again."""
         return fingerprint(paths, self.root / "fingerprints.json", not self.read_only, base)
 
     def digests(self, paths: Iterable[Path]) -> dict[Path, str]:
@@ -137,7 +132,6 @@ class Workspace:
         """The folder of a recipe's model, gallery and report.
 
         Args:
-            name: the recipe's.
             file: the recipe's; empty: it is one of the package.
 
         Raises:

@@ -58,7 +58,6 @@ class BenchmarkEncoder:
         """Vectors (N, H) of batches with `text`, or with `image` (pictures of Pillow).
 
         Args:
-            inputs: the batches.
             hf_subset: whose language the captions are in.
         """
         vectors = []
@@ -131,7 +130,6 @@ def measure_task(exported: ExportedModel, task: Any, languages: Mapping[str, str
     """Run a task in some of its subsets: mteb ranks, and counts ties as they come.
 
     Args:
-        task: of mteb.
         languages: subset → language of the model.
         split: of the task; None: those that it is scored on.
 

@@ -32,14 +32,7 @@ def evaluate(model: str, on: str, recipe: Recipe | None, workspace: Workspace, s
              against: str | None = None) -> None:  # fmt: skip
     """Print figures of a model on other data, each beside what the model has seen of that data.
 
-    Args:
-        model: folder of an exported model, its name on the hub, or `hub:NAME`: a dual encoder of `transformers`.
-        on: a folder of pictures and captions, `recipe:NAME`, or `mteb:TASK`.
-        recipe: the one that `on` names.
-        workspace: the artifacts of that recipe.
-        split: of the data; None: test, all captions of a folder, the splits that a task is scored on.
-        as_json: JSON lines, one a language, instead of a table.
-        against: a second model that is measured on the same data, as `model`; its figures are subtracted.
+    The arguments are those of the command.
 
     Raises:
         DataError: the data do not fit.

@@ -31,11 +31,9 @@ class Measured:
     """Figures in one language.
 
     Attributes:
-        language: of the captions.
         split: that they are of.
         gallery: how many images are ranked for each caption.
         images: how many of them have a caption in this language.
-        captions: how many.
         figures: name → value in percent (median ranks: ranks), low and high; None, None without an interval.
         seen: `TRAIN`, `VAL` → what the model has seen of these images and captions; None: not known.
         ranks: of the captions and images; None of a task of mteb, which keeps none.
@@ -65,7 +63,6 @@ def known_languages(exported: ExportedModel, languages: Collection[str], where: 
     """Those of some languages that a model was trained on.
 
     Args:
-        languages: of the captions.
         where: what a message begins with.
 
     Raises:
@@ -103,8 +100,6 @@ def compare(first: Sequence[Measured], second: Sequence[Measured], resamples: in
     """Language → name of a figure → one model's less another's, on the same set, which was measured in the same order.
 
     Args:
-        first: figures of one.
-        second: those of the other.
         resamples: of the bootstrap over images, which draws the same ones for both.
     """
     compared = {}
@@ -126,7 +121,6 @@ def measure(
     Args:
         exported: the model; what reranks its results takes no part.
         resamples: of the bootstrap over images.
-        workers: processes that read pictures.
         among: what `shared_languages` gives for it and others; None: for it alone.
 
     Raises:

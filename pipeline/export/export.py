@@ -64,15 +64,7 @@ def export_and_share(
 ) -> None:  # fmt: skip
     """Export the recipe's best model; then write it as ONNX, and upload it, where that is asked for.
 
-    Args:
-        recipe: whose model.
-        workspace: its artifacts.
-        output: the model's folder; None: the recipe's.
-        license_id: for the model card; None: nobody has named one.
-        hub_name: `USER/NAME` on the hub; None: it is not uploaded.
-        private: only its owner can read it on the hub.
-        onnx: a folder for the ONNX files; None: none are written.
-        transformers: a folder for a dual encoder as `transformers` reads it; None: none is written.
+    The arguments are those of the command.
 
     Raises:
         RecipeError: there is no model, or one of these cannot be done; what can be checked is checked first.
@@ -131,7 +123,6 @@ def export(graph: Graph, output: Path, license_id: str | None = None, hub_name: 
     The best is the best on validation among those that know the most languages.
 
     Args:
-        graph: of the recipe whose models they are.
         output: the folder; it must not exist, or hold an exported model that is replaced.
         license_id: for the model card, the hub's name of a license; None: that of the model that is replaced, if any.
         hub_name: for the model card, where the model will be on the hub; None: it stays a folder.

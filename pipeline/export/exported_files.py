@@ -143,12 +143,7 @@ def require_text_models(models: Sequence[Path]) -> None:
 
 
 def require_nothing_elsewhere(folder: Path, files: Iterable[str]) -> None:
-    """Refuse a model folder in which settings of a part name a network that lies elsewhere, on the hub or on this disk.
-
-    Args:
-        folder: of the model.
-        files: those in it.
-    """
+    """Refuse a model folder in which settings of a part name a network elsewhere, on the hub or on this disk."""
     for name in files:
         if name.endswith(("network.json", "config.json")):
             content = read_json(folder / name)

@@ -33,12 +33,7 @@ def caption(
 ) -> None:  # fmt: skip
     """Print a caption of each picture, in a language or in each of the model's.
 
-    Args:
-        recipe: whose exported model, where none is given.
-        pictures: files.
-        language: of the captions; None: each language of the model.
-        beam: size of the beam; 1 is greedy search.
-        as_json: JSON lines instead of text.
+    The arguments are those of the command.
 
     Raises:
         RecipeError: the model has no decoder, or was not trained on the language; there is no picture.
@@ -63,10 +58,7 @@ def imagine(
 ) -> None:  # fmt: skip
     """Draw a sentence and write the picture as a PNG.
 
-    Args:
-        recipe: whose exported model, where none is given, and whose seed is that of the noise.
-        language: of the sentence; None: detected.
-        output: the file.
+    The arguments are those of the command; the seed of the noise is the recipe's.
 
     Raises:
         RecipeError: the model draws no pictures, there is no sentence, or the file cannot be written.
@@ -97,8 +89,6 @@ def captions_of_regions(
     Args:
         exported: the model, or one whose reranker writes captions.
         regions: of the pictures (N, R, D), as the model reads them.
-        language: of the captions.
-        beam: width of the search.
 
     Raises:
         RecipeError: the model writes no captions, or does not know the language.

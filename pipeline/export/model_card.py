@@ -40,7 +40,6 @@ def model_card(
         recipe: with the settings of the model's row.
         about: what `model.json` says of it.
         corpus: task, tasks of languages and label, as `about_corpus` gives them.
-        translators: names of those that it brings.
         single: it has one vector an item.
         parameters: how many; None: not said.
         hub_name: `USER/NAME`, where it will be; None: a folder.

@@ -26,10 +26,6 @@ _OURS = {IMAGES, CAPTIONS, ABOUT_ONNX, _WORDS, f"{IMAGES}.data", f"{CAPTIONS}.da
 def require_onnx(folder: Path, model: Path) -> None:
     """Refuse what cannot be written, before anything is exported.
 
-    Args:
-        folder: of the ONNX files.
-        model: the exported model's folder.
-
     Raises:
         RecipeError: the extra `onnx` is missing; the folder holds something else, or lies in the model's.
     """

@@ -29,7 +29,6 @@ def copy_model(source: Path, target: Path, images: Path | None = None) -> dict[s
 
     Args:
         source: of the job that trained it.
-        target: a folder.
         images: of the job that left the vectors of images which it was trained on; None: it encodes images itself.
 
     Returns:
@@ -70,7 +69,6 @@ def write_for_transformers(folder: Path, exported: RetrievalModel, target: Path)
 
     Args:
         folder: of the exported model.
-        exported: the model.
         target: a folder that is not there, or is empty.
 
     Returns:

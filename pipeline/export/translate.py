@@ -94,11 +94,9 @@ def translate_lines(
     with the features `logp` (the score) and `length` (words); an empty line has one empty translation.
 
     Args:
-        request: what to translate.
         load: gives the translator of each hop and its vocabulary.
         options: beam, length penalty, batches and devices.
         sight: where pictures are.
-        casing: gives the translations their capital letters.
 
     Raises:
         RecipeError: an option or a file does not fit.
@@ -261,7 +259,6 @@ def translate_by_recipe(recipe: Recipe, workspace: Workspace, request: Translati
 
     Args:
         recipe: whose translators; its `augment` has beam, length penalty, batches and devices.
-        request: what to translate.
 
     Raises:
         RecipeError: there is no such translator, it has not been trained, or the files do not fit.
@@ -289,9 +286,7 @@ def translate_exported(model: Path, options: AugmentSettings, request: Translati
     """Translate a file line by line with the translators of an exported model; `images` are picture files.
 
     Args:
-        model: its folder.
         options: beam, length penalty, batches and devices.
-        request: what to translate.
 
     Raises:
         DataError: a picture cannot be read.

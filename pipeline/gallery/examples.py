@@ -20,13 +20,7 @@ class Sentence(NamedTuple):
 
 
 class Ambiguous(NamedTuple):
-    """A sentence that has two translations, each for a picture of its own.
-
-    Attributes:
-        sentence: which is translated.
-        target: the language of the translations.
-        pictures: two of the gallery.
-    """
+    """A sentence that has two translations, each for a picture of its own."""
 
     sentence: Sentence
     target: str

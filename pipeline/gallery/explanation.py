@@ -31,7 +31,6 @@ def explain(exported: ExportedModel, query: str, language: str, regions: NDArray
     """The words of a query next to each of some pictures.
 
     Args:
-        exported: the model whose score is explained.
         language: of it, one that the model reads.
         regions: (N, R, D) of the pictures.
 

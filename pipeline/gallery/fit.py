@@ -44,8 +44,6 @@ class Fits:
         """Those of a gallery; the same ones for the same gallery.
 
         Args:
-            exported: its model.
-            index: of its pictures.
             rows: some of its pictures, as `sampled` gives them.
             vectors: (N, H) of these.
         """

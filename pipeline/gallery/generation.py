@@ -69,11 +69,6 @@ def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
 def load_index(folder: Path, exported: ExportedModel, rows: int) -> ShardedIndex:
     """The index of a table of a generation.
 
-    Args:
-        folder: of the index.
-        exported: the model that made its vectors.
-        rows: of the table.
-
     Raises:
         RecipeError: it is damaged, or of another model or table.
     """
@@ -122,7 +117,6 @@ def own_before(
 
     Args:
         generation: its folder; None: there is none.
-        rows: records of the pictures.
         by_files: they are of files, so that those which the generation knows by regions are found by their files.
     """
     now = {row["digest"]: row["digest"] for row in rows}

@@ -34,14 +34,8 @@ def index(
 
     Captions are the human ones of the corpus. Where a folder and a model are both given, they are taken if pictures of
     the folder are files of the corpus, else those that the gallery has stay. The recipe's best model is exported where
-    none is given; with a model, a corpus that is not prepared is read from its own files.
-
-    Args:
-        recipe: whose corpus and model.
-        model: an exported model; None: the recipe's.
-        gallery: where to; None: the recipe's.
-        pictures: a folder; None: those of the corpus.
-        workers: processes that read pictures.
+    none is given; with a model, a corpus that is not prepared is read from its own files. The arguments are
+    those of the command.
 
     Raises:
         RecipeError: there is no model, or it does not read such pictures.

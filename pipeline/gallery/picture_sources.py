@@ -19,7 +19,6 @@ class PictureFiles:
 
     Args:
         paths: name → file.
-        workers: processes that read them.
     """
 
     def __init__(self, paths: Mapping[str, Path], workers: int = 1) -> None:
@@ -54,7 +53,6 @@ class PictureFolder(PictureFiles):
 
     Args:
         folder: with pictures, in folders of their own or not.
-        workers: processes that read them.
 
     Raises:
         DataError: there is no such folder, or no picture in it: it is another one, or its disk is not there.
@@ -72,7 +70,6 @@ class StoredRegions:
     """Images of a region store, as a prepared corpus has them.
 
     Args:
-        store: the regions.
         paths: picture files of some of them.
     """
 

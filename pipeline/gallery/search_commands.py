@@ -30,15 +30,9 @@ def search(
     """Print the pictures nearest to a sentence, or to each of a file.
 
     Args:
-        recipe: whose gallery, where none is given.
-        gallery: what `index` made; it holds its model.
         queries: a sentence a line, or in a `.jsonl` file an object a line: `query`, and if wanted `language`, `top`.
         language: of the queries that name none; None: detected.
         top: pictures for each query that names no number.
-        rerank: an exported model of sets that orders the first results; None: the gallery's own, if it has one.
-        plain: rerank nothing.
-        as_json: JSON lines in place of a table.
-        sheet: an HTML page with the pictures, written too.
 
     Raises:
         RecipeError: there is no query or no gallery, or they do not fit.
@@ -79,13 +73,7 @@ def describe(
 ) -> None:  # fmt: skip
     """Print a picture's own captions, then similar ones, in every language.
 
-    Args:
-        recipe: whose gallery, where none is given.
-        gallery: what `index` made; it holds its model.
-        picture: a file, or a name.
-        top: captions of each language.
-        plain: rerank nothing.
-        as_json: JSON lines in place of a table.
+    The arguments are those of the command.
 
     Raises:
         RecipeError: there is no such picture.

@@ -35,18 +35,7 @@ _TRIED = 4  # pictures that a network reads to be timed
 
 @dataclass
 class InitOptions:
-    """What the command line says: options of `init`.
-
-    Attributes:
-        captions: the file of captions; None: found.
-        output: the recipe, or a folder for it and for data that is written; None: the folder that the pictures' folder
-            lies in, or the current one for a data set of the hub.
-        backbone: see `choose_dual_encoder` and `choose_backbone`.
-        translator: see `choose_translator`.
-        to: language of synthetic captions; None: German, or English where the captions are German.
-        languages: of the captions; none: as the captions say, or detected.
-        force: replace a recipe that exists.
-    """
+    """What the command line says: the options of `init`."""
 
     captions: Path | None = None
     output: Path | None = None
@@ -62,7 +51,6 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
 
     Args:
         source: a folder, or `hub:NAME` of an image–caption data set.
-        options: of the person.
         artifacts: folder of results, which must not lie among the pictures.
 
     Raises:

@@ -79,7 +79,6 @@ def choose_dual_encoder(wanted: str | None, pictures: Sequence[Path]) -> Chosen:
         wanted: a folder, a name on the hub, or `BUILT_IN`; None: the first of `DUAL_ENCODERS` that is in the local
             cache of the hub, or else that the hub has; one that cannot be read is passed over. What is wanted may be
             a network of another kind.
-        pictures: to try it on.
 
     Raises:
         DataError: there is no such network, a dual encoder that is wanted cannot be read, or a picture cannot be.
@@ -103,7 +102,6 @@ def choose_backbone(wanted: str | None, pictures: Sequence[Path], built_in: int)
     Args:
         wanted: a folder, a name on the hub, or `BUILT_IN`; None: the first of `BACKBONES` that is in the local cache of
             the hub, or else that the hub has; one that cannot be read is passed over.
-        pictures: to try it on.
         built_in: regions of the built-in extractor.
 
     Raises:

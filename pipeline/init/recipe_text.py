@@ -36,8 +36,6 @@ class Plan:
 
     Attributes:
         source: the folder or data set, as it was named.
-        found: the captions.
-        corpus: made of them.
         languages: of the captions, the most frequent first.
         dual: what finds pictures, if there is one.
         backbone: what finds the regions.

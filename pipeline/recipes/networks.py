@@ -61,11 +61,7 @@ def check_networks(recipe: Recipe, where: str) -> None:
 
 
 def require_loggers(names: Collection[str]) -> None:
-    """Refuse settings that name a logger that is not installed.
-
-    Args:
-        names: of `trainer.loggers`.
-    """
+    """Refuse settings (`trainer.loggers`) that name a logger that is not installed."""
     if "wandb" in names and find_spec("wandb") is None:
         raise RecipeError(
             "trainer.loggers names wandb, which is not installed; run `make setup EXTRA=wandb`, or leave it out"

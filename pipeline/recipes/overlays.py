@@ -85,9 +85,6 @@ def rerank_settings(settings: VseSettings, retrieval: Mapping[str, Any]) -> VseS
 def trainings_of(settings: VseSettings, key: str) -> dict[str, VseSettings]:
     """The trainings of a section `vse`: of its rows, of their teachers, and of what they start with.
 
-    Args:
-        settings: of the section.
-
     Returns:
         where in the recipe the settings of a training stand → these, with its rows in `only`.
     """
@@ -194,11 +191,7 @@ def _typed(own: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def check_trainings(recipe: Recipe, settings: VseSettings, key: str) -> None:
-    """Refuse settings of rows, a teacher or starts that make no sense; the others get the types of settings.
-
-    Args:
-        settings: of its section `vse`, or of a system of a table.
-    """
+    """Refuse settings of rows, a teacher or starts that make no sense; the others get the types of settings."""
     _check_starts(recipe, settings, key)
     for row, own in settings.row_settings.items():
         place = f"{key}.row_settings.{row}"
@@ -256,9 +249,7 @@ def read_table(recipe: Recipe, raw: Any, vse: Mapping[str, Any], key: str) -> Ta
     """A table whose systems' settings are laid over the recipe's own, each checked like a recipe.
 
     Args:
-        raw: plain values of the table.
         vse: plain values below those of its systems.
-        key: of the table.
 
     Raises:
         RecipeError: a system cannot be trained, does not give the figures of the table, or published ones do not fit.

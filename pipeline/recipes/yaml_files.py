@@ -17,7 +17,6 @@ def read_mapping(text: str, where: str) -> dict[str, Any]:
     """The sections of a recipe.
 
     Args:
-        text: of its file.
         where: the file, for errors.
 
     Raises:

@@ -26,8 +26,6 @@ class MeasuredLine(NamedTuple):
 
     Attributes:
         cells: what stands behind the name of its row or system.
-        label: of the line.
-        means: of its figures.
     """
 
     cells: list[str]
@@ -55,8 +53,6 @@ def analysis_tables(
 
     Args:
         all_rows: of the table, seed by seed.
-        languages: of the captions.
-        names: of the analyses.
         table: that the rows are of; empty for `vse.rows`.
     """
     for name in names:
@@ -120,9 +116,7 @@ def measure(figures: Figures, about: Analysis, jobs: Sequence[Job], subject: Sub
     """The figures of one row's jobs, kept as rows of the results.
 
     Args:
-        about: the analysis.
         jobs: a job a seed.
-        subject: whose figures they are.
         folds: the mean over folds of the test images instead of all at once.
     """
     part, lines = "folds_" if folds else "", about.lines(jobs[0]) if jobs else []

@@ -23,7 +23,6 @@ def add_counts(figures: Figures, rows: Sequence[Row]) -> None:
     """Add to the results how many captions each row trains on in each tested language, and its model's parameters.
 
     Args:
-        figures: those of the report.
         rows: of `vse.rows`; those of the recipe's tables join them.
     """
     written, lines = _written(figures), dict[tuple[str, str, str, frozenset[str]], Row]()  # once, whatever the seed

@@ -20,8 +20,6 @@ def compare(first: str, second: str, workspace: Workspace) -> None:
 
     Args:
         first: a job's folder, `job/key`, or a key or the first digits of one.
-        second: the other.
-        workspace: where jobs are looked for.
 
     Raises:
         RecipeError: no such run, or more than one.

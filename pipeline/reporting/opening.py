@@ -31,12 +31,6 @@ def sentences(
     """What a recipe's table says in a few sentences: the best row, what translated captions bring, what to distrust.
 
     The best row of a language is the one with the highest rsum on validation; the test decides nothing.
-
-    Args:
-        settings: of the recipe's retrieval models.
-        lines: the rows of its table.
-        results: figures of finished rows.
-        compared: their differences from a row.
     """
     own = {(system, name): rows[0] for (system, name), rows in lines.items()}
     said = []
@@ -66,7 +60,6 @@ def as_reranked(graph: Graph, lines: Seeds, results: Sequence[Result]) -> list[s
 
     Args:
         lines: the reranker's line, if there is one.
-        results: figures of finished rows.
     """
     if graph.reranker is not None and not is_better(graph.reranker, graph.workspace, graph.best_row):
         return [f"Search does not rerank: {system} is not better on validation." for system, _ in lines]

@@ -205,9 +205,7 @@ def finished_records(
     Those by part and language (`test`, `val`, `folds` …) are named `<part>_<metric>`; of `test` by the metric alone.
 
     Args:
-        workspace: with the artifacts.
         jobs: those that are not done are left out.
-        recipe: of the jobs.
         variants: of `variants_of`.
     """
     for job in jobs:

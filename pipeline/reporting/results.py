@@ -52,15 +52,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Compared:
-    """A row beside another one, on the same test images and seeds.
-
-    Attributes:
-        row: `mt-f`.
-        base: the other one.
-        language: of the captions.
-        metric: that is compared.
-        difference: with its interval.
-    """
+    """A row beside another one, `base`, on the same test images and seeds."""
 
     row: str
     base: str
@@ -71,12 +63,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Mean:
-    """A figure over seeds.
-
-    Attributes:
-        by_seed: its value in each run.
-        ends: of the interval of its mean.
-    """
+    """A figure over seeds: its value in each run, and the ends of the interval of their mean."""
 
     by_seed: Sequence[float]
     ends: Ends = (None, None)
@@ -210,10 +197,8 @@ class Figures:
         """The figures of one row's jobs, a job a seed, kept as rows of the results; None if none was run.
 
         Args:
-            jobs: of the row.
             system: what the results call it.
             row: what it was trained on.
-            language: of the captions.
             folds: the mean over folds of the test images instead of all at once.
             table: that the row is of; empty for `vse.rows`.
         """
@@ -282,10 +267,7 @@ class Figures:
         """How rows differ from others on the same images and the seeds of both, by a paired test.
 
         Args:
-            title: of the table.
             pairs: a row and the one that it is compared with, and the jobs of both by seed.
-            language: of the captions.
-            metric: whose difference is shown.
 
         Returns:
             a line a pair, without those of which no seed's ranks are here.

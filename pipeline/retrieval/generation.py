@@ -40,8 +40,6 @@ def captions_of_corpus(
         folder: of the job that trained the model.
         store: what the model reads of images (`images_in`).
         images: their ids; those without regions are left out.
-        languages: of the captions.
-        search: how words are chosen.
         trainer: whether a GPU may be used.
 
     Raises:

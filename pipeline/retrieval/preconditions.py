@@ -88,7 +88,6 @@ def require_enough(row: str, groups: Sequence[tuple[Slot, ...]], captions: Capti
     """Refuse a group that draws more human captions of an image at once than any image has.
 
     Args:
-        row: whose groups.
         groups: of the row; their synthetic captions, which may not be written yet, are left to `MixedBatches`.
         captions: human ones of the training images.
     """
@@ -124,8 +123,6 @@ def advise_on_languages(settings: VseSettings, captions: Table, paths: Sequence[
     """Say which languages of the human captions neither a training configuration nor the test reads.
 
     Args:
-        settings: of the rows.
-        captions: of the corpus.
         paths: of translations, which read the captions of the language that they begin with.
     """
     read = {slot.language for row in settings.rows for slot in slots_in(settings.rows[row])} | set(settings.test)
@@ -142,9 +139,7 @@ def advise_on_selection(settings: VseSettings, row: str, learned: Set[str], capt
     """Say so where the epoch of a row is chosen by languages that it does not learn.
 
     Args:
-        row: its name.
         learned: languages of its training captions and sentences.
-        captions: of the corpus.
     """
     if not settings.epochs or not learned or learned & {*settings.select}:
         return

@@ -97,7 +97,6 @@ def language_probe(
     that do not have captions in both splits where fewer than two remain.
 
     Args:
-        model: trained.
         languages: that it was trained on.
     """
     sentences: dict[tuple[str, str], list[list[int]]] = {}

@@ -50,7 +50,6 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
     them. A translator gets no picture: a query has none.
 
     Args:
-        trained: the job that trains the model.
         training: of the row, with the recipe that says how translators search.
         translators: direction → the job that trains its translator; directions have different sources.
 
@@ -63,7 +62,6 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
     plain |= {"beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the translations, and the ranks of them."""
         refuse_seen_images(inputs)
         tables, ranks = [], {}
         for direction, place in place_of.items():

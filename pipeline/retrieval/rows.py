@@ -58,9 +58,7 @@ class Trained:
     """A trained model, as an analysis of it needs it.
 
     Attributes:
-        job: what trained it.
         languages: of its training captions.
-        workspace: the recipe's artifacts.
         shared: what analyses of the other rows of the table have found out, for this one.
     """
 

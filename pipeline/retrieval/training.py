@@ -100,9 +100,6 @@ class Training:
         """The line of the table.
 
         Args:
-            job: what ranks the test.
-            trained: the jobs that train the models it needs.
-            system: what the line is called.
             languages: of its figures; None: all that are tested.
             unseen: which of them the models were not trained on; None: those without training captions.
         """

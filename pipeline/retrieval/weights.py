@@ -20,8 +20,6 @@ def start_network(module: Retrieval, settings: VseSettings, images: Path | None)
     """Load the weights of a dual encoder, and choose what of it is trained.
 
     Args:
-        module: of the model.
-        settings: with `pretrained`.
         images: folder of what it reads of images; None: regions.
 
     Raises:
@@ -44,7 +42,6 @@ def start_weights(model: nn.Module, folders: Sequence[Path]) -> None:
     """Give a model the weights of trained ones; of a part that several have, those of the first.
 
     Args:
-        model: gets them.
         folders: of the jobs that trained the others.
 
     Raises:

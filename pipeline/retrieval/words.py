@@ -96,7 +96,6 @@ def start_words(
     Args:
         model: new, its word vectors random.
         settings: with `word_vectors` of the languages of the training captions, as `vectors_of_row` gives them.
-        captions: among them those for training.
         types: of the training captions, `en/human`.
         folder: of the job, where vectors that were trained are kept.
 
@@ -227,7 +226,6 @@ def sentence_jobs(
     """What a training reads beside its captions: a job for each table of them; none without sentence vectors.
 
     Args:
-        settings: with `pretrained`.
         model_files: what stands for the text model's files (`files_read`), if that is known.
         tables: the jobs that leave the caption tables (`captions.parquet`), by the names of a training's inputs.
         taught: the jobs that leave sentences without pictures (`pipeline.vectors.teaching.taught_jobs`).
@@ -252,7 +250,6 @@ def _vectors_job(
     name, layer = str(settings.pretrained), settings.pretrained_layer
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode every different sentence, and leave the vectors."""
         tokens, model, device = PretrainedTokens(name), SentenceVectors(name, layer), device_of(settings.trainer)
 
         def encode(batch: torch.Tensor) -> NDArray[np.float32]:

@@ -23,14 +23,7 @@ _GRACE = 10  # seconds that requests have to end when the service is stopped
 def serve(
     recipe: Recipe, workspace: Workspace, gallery: Path | None, address: str, port: int, hosts: Sequence[str]
 ) -> None:
-    """Serve a gallery.
-
-    Args:
-        recipe: whose gallery, where none is given.
-        gallery: what `index` made; it holds its model.
-        address: that is listened on.
-        port: of it; 0: one that is free.
-        hosts: further names that it is called by.
+    """Serve a gallery. The arguments are those of the command; port 0 is one that is free.
 
     Raises:
         RecipeError: there is no gallery, the address or port cannot be used, or a name is none.

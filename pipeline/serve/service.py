@@ -51,7 +51,6 @@ def create_app(answers: Answers, names: Sequence[str], largest: int = LARGEST) -
     """The service as an ASGI application.
 
     Args:
-        answers: of a gallery.
         names: that it answers to, `names_of`.
         largest: bytes of a request's body; a larger one is refused while it arrives.
     """
@@ -171,7 +170,6 @@ def _explain_errors(app: FastAPI, details: Mapping[str, str]) -> None:
     """Let each error be `{"detail": …}`, one line that a person can act on; `details` has those of libraries."""
 
     async def explained(request: Request, error: Exception) -> Response:
-        """An error as an answer."""
         status, detail = _told_of(error, details)
         return JSONResponse({"detail": detail}, status, getattr(error, "headers", None))
 

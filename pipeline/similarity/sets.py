@@ -83,16 +83,13 @@ def sts_job(
     Its figures are by set, and by set with `CLEAN`, then by language: `pairs`, and `pearson` unless it is undefined.
 
     Args:
-        recipe: whose sets.
         settings: of the job, beside the language of the pairs.
         inputs: the corpus, what wrote synthetic captions, and what `predict` needs.
         types: of training captions (`en/human`); a pair that holds a sentence of one of these is not clean.
-        predict: the similarities.
     """
     language, sources = recipe.sts.language, {kind.partition("/")[2] for kind in types}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Leave the predictions for each set."""
         folders = {source: path for source, path in inputs.items() if source == "corpus" or source in sources}
         training = _training_text(folders, types)
         pairs, figures = read_sets(recipe), {}

@@ -39,8 +39,6 @@ def disk_for_training(module: nn.Module, folder: Path, averaged: bool = False) -
     """Bytes that training writes at most.
 
     Args:
-        module: what is trained.
-        folder: where checkpoints go.
         averaged: checkpoints hold the weights and their moving average.
 
     Raises:

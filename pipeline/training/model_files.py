@@ -160,7 +160,6 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
     """Read a network's weights.
 
     Args:
-        module: the network.
         path: a file that `save_weights` wrote.
         strict: refuse weights that lack a part of the network; else that part keeps its start values.
 

@@ -36,7 +36,6 @@ def log_result(
     """Write a finished run's settings and results for the tab HParams; results are scalars `result/…` too.
 
     Args:
-        log_dir: TensorBoard's folder of the run.
         languages: that retrieval is tested in.
         settings: values of some of `_SETTINGS`; those that are None are left out.
         results: values of some of `_RESULTS` and of `mean recall, <language>`.

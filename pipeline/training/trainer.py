@@ -224,16 +224,12 @@ def fit(
     """Train, from the last checkpoint in `folder` if there is one.
 
     Args:
-        module: what is trained.
         data: its batches; the training sampler must give the same batches for the same epoch number.
-        settings: where and how.
         folder: the job's folder; checkpoints go below it.
-        log_dir: TensorBoard's folder.
         epochs: in all.
         monitor: the logged figure whose highest value is best.
         seed: of dropout.
         clip: largest norm of the gradient; 0 does not clip.
-        callbacks: more of them.
         languages: that retrieval is tested in, for TensorBoard's charts.
         average: decay of the moving average of the weights, which is validated and kept; 0: none.
 
@@ -282,14 +278,7 @@ def wants_graphs(module: TrainedModule, settings: TrainerSettings, trainer: pl.T
 
 
 def evaluate_split(trainer: pl.Trainer, split: str, module: pl.LightningModule, data: Any) -> None:
-    """Run validation (`val`) or the test, which leaves its ranks in the module.
-
-    Args:
-        trainer: of `make_trainer`.
-        split: `val` or `test`.
-        module: of retrieval.
-        data: a data module, or a loader.
-    """
+    """Run validation (`val`) or the test, which leaves its ranks in the module."""
     with stopping():
         (trainer.test if split == "test" else trainer.validate)(module, data, verbose=False)
 

@@ -82,7 +82,6 @@ def synthesis_job(
     most = 1 if name is None else wanted.captions if wanted.method == "sample" else wanted.beam_size
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Translate, and leave captions and examples."""
         refuse_seen_images(inputs)
         human = listed_captions(inputs["corpus"] / "captions.parquet")
         if "before" in inputs:
@@ -159,8 +158,6 @@ def leave_written(
     Args:
         path: `caption:de`.
         written: image id → caption.
-        human: the captions of the corpus.
-        corpus: folder of the job that prepared it.
         otherwise: what to do where every caption is empty.
 
     Raises:

@@ -28,7 +28,6 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
 
     Args:
         settings: of the translators that will read them; the search is theirs.
-        direction: theirs.
         corpus: with training sentences of the target language alone.
         text: the vocabulary that the new sentences are written in.
         translator: of the opposite direction, that needs no picture.
@@ -37,7 +36,6 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
     search = BeamSettings(beam_size=settings.beam_size, length_penalty=settings.length_penalty)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Translate, and leave `back.parquet`."""
         refuse_seen_images(inputs)
         rows = [
             row for row in read_pairs(inputs["corpus"] / "pairs.parquet")

@@ -47,7 +47,6 @@ def evaluate_translator(
 
     Args:
         recipe: says how to search.
-        pairs: the sentences.
         memory: of translations by the same translator; None: all are translated.
 
     Returns:
@@ -105,10 +104,7 @@ def _test_twins(
     """Ambiguous words of the twin pictures: with the right regions and with the twin's.
 
     Args:
-        loaded: the translator.
-        pairs: with the twins.
         translated: rows of the twins, with the right regions.
-        settings: of the search.
     """
     twins = {row["image_id"]: row for row in pairs.twins}
     own = [(row, best) for row, best in translated if row["image_id"] in twins]

@@ -74,16 +74,9 @@ def rerank_translations(
     development: ListFiles, test: ListFiles | None, use: Sequence[str], seeds: int, language: str | None,
     output: Path | None, whole: bool,
 ) -> None:  # fmt: skip
-    """Tune weights on development lists by k-best MIRA, print what they gain, and re-rank other lists.
+    """Tune weights on development lists by k-best MIRA, print what they gain, and re-rank other lists, or these.
 
-    Args:
-        development: lists with references.
-        test: lists to re-rank; None: the development lists.
-        use: the features that are weighted; empty: all.
-        seeds: how many tunings, seeds 1, 2 …; the best on the development lists re-ranks.
-        language: of the translations; BLEU counts characters where it is written without spaces.
-        output: where the best translations go, a sentence a line; None: nowhere.
-        whole: `output` gets whole lists in Moses' format, in their new order.
+    The arguments are those of the command.
 
     Raises:
         DataError: a file is missing or wrong, or references are of another length.
@@ -110,9 +103,7 @@ def lists_of(files: ListFiles, use: Sequence[str], language: str | None) -> tupl
     """The candidates of a set, and their texts, features and references.
 
     Args:
-        files: where they are.
         use: names of the features that are kept; empty: all.
-        language: of the translations; None: not known.
 
     Raises:
         DataError: a file is missing or wrong, references are of another length, or there is no feature of a name in

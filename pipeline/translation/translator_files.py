@@ -48,7 +48,6 @@ def save_several(
     They are in folders of their own, so that all can be moved and loaded as one.
 
     Args:
-        folder: of the whole.
         inputs: folders of the members and parts, by name.
         members: finished translators of the direction, which search together.
         parts: the `channel` of the opposite direction, and the retrieval model of the features, if they are needed.
@@ -223,8 +222,6 @@ def load_reranker(direct: Searched, bpe: SubWords, about: Reranking, channel: Pa
 
     Args:
         direct: makes the lists.
-        bpe: its vocabulary.
-        about: which features, with which weights.
         channel: folder of the translator of the opposite direction; read if a feature needs it.
         retrieval: folder of the retrieval model; likewise.
 

@@ -53,7 +53,6 @@ def network_job(
         name: of the network, a folder or a name on the hub.
         files: a digest of the files of a folder; None for a name on the hub.
         pictures: a digest of its pictures (`pictures_digest`).
-        trainer: where it works.
         digests: gives the SHA-256 of files (`Workspace.digests`).
     """
 
@@ -82,13 +81,10 @@ def trained_job(trained: Job, inputs: Mapping[str, Job], trainer: TrainerSetting
     """The job that encodes the images of a corpus by a trained model, and keeps a copy of it.
 
     Args:
-        trained: the job that trained it.
         inputs: `corpus`, `model`, and what it reads of images (`test_inputs`).
-        trainer: where it works.
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Encode."""
         model, _ = load_model(inputs["model"])
         model.to(device_of(trainer))
         store = open_images(inputs.get("images", inputs["corpus"] / "regions"))
@@ -137,9 +133,6 @@ def write_vectors(
     """Write `vectors.npy` and `ids.txt` of pictures; goes on where it was stopped.
 
     Args:
-        folder: to write into.
-        model: that encodes them.
-        reader: what it reads them with.
         pictures: image id → file.
         known: image id → vector (H), of those that are not encoded again.
 

@@ -31,7 +31,6 @@ def images_to_read(
     Args:
         pictures: gives a digest of the corpus's pictures.
         files: a digest of the files of `vse.pretrained`, if it is a folder.
-        teacher: the job that trains it.
         digests: gives the SHA-256 of files.
     """
     kind = model_class(settings.model)

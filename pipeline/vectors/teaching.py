@@ -49,8 +49,6 @@ def taught_jobs(
     corpus, by its origin (`text:tatoeba`).
 
     Args:
-        slots: of the row.
-        settings: of the student.
         teacher: the job that trained it; None: there is none, and nothing is taught.
         synthetic: path → the job that writes its captions.
     """
@@ -65,8 +63,6 @@ def require_taught(settings: VseSettings, row: str, groups: Sequence[tuple[Slot,
     """Refuse, before anything is trained, sentences without pictures of a row that no job could give.
 
     Args:
-        row: of `vse.rows`.
-        groups: its slots.
         corpus: folder of the prepared corpus.
 
     Raises:
@@ -131,7 +127,6 @@ def _job(
     inputs = {_CORPUS: corpus, _TEACHER: teacher} | ({_SYNTHETIC: synthetic[kind]} if kind in synthetic else {})
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
-        """Pair, encode the originals, and leave both."""
         pairs = _pairs(inputs, kind, language)
         if not pairs:
             raise RecipeError(f"{source}: no sentence in {language!r} with a translation; leave it out of vse.rows")

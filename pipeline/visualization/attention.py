@@ -36,8 +36,6 @@ class AttendedSentence(NamedTuple):
     """A sentence and its attention to regions.
 
     Attributes:
-        image_id: of its picture.
-        picture: the file.
         texts: the sentence and its human translation.
         tokens: sub-words of the side that attends to regions, `▁` before a word.
         weights: for each token its share of attention by region.
@@ -64,12 +62,7 @@ def attention_html(path: Path, title: str, sentences: Sequence[AttendedSentence]
 
 
 def attention_picture(sentence: AttendedSentence, words: int = 2 * _COLUMNS) -> Image.Image:
-    """A sentence in large letters, and below it its picture once for each of its sharpest words, framed as on the page.
-
-    Args:
-        sentence: what is shown.
-        words: how many at most.
-    """
+    """A sentence in large letters; below it its picture once for each of its sharpest words, framed as on the page."""
     step = _LARGE + _GAP
     width, shown = _COLUMNS * step + _GAP, _sharpest(sentence, words)
     lines = wrap(sentence.texts[0], width - 2 * _GAP, _FONT)
@@ -103,7 +96,6 @@ def _framed(
     """The picture with frames around the three regions with the largest shares, red before yellow before blue.
 
     Args:
-        sentence: whose picture it is.
         share: (R,) of sum 1; a region with none is not framed.
         size: pixels of the longer side.
         thickest: pixels of the frame of a region with all attention; others are thinner.

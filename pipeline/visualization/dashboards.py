@@ -127,7 +127,6 @@ class QueryGallery(pl.Callback):
         captions: what the images are searched for, in each language.
         image_ids: the gallery; its first ones are those that captions are found for.
         encode: the text input's.
-        store: regions of the gallery.
         pictures: image id → file; without any there are vectors alone.
         tag: what the names in TensorBoard start with.
     """

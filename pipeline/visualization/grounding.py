@@ -63,7 +63,6 @@ def grounded(
     """What a model's heads and the words of captions look at in an image.
 
     Args:
-        model: ready to be used.
         encode: the text input's.
         regions: (R, D) of the image.
         captions: of the image, each a text and its language.
@@ -100,10 +99,8 @@ def grounding_figure(
     """An image with its regions, and what each head and each word of its captions looks at.
 
     Args:
-        title: of the model and the image.
         picture: the image; None where it is not at hand: regions are drawn in an empty frame.
         boxes: (R, 4) of its regions, corners x1, y1, x2, y2 in 0…1.
-        heads: of the model.
         sides: captions, a language each.
     """
     half = _COLUMNS // max(1, len(sides))

@@ -58,7 +58,6 @@ def plane_figure(
     """Vectors in the plane by t-SNE: kinds and languages by colour, words with their text, some regions as pictures.
 
     Args:
-        heading: what is shown.
         how: how the vectors were made.
         groups: vectors by kind and language.
         words: language -> the words that its vectors of kind `words` are of.

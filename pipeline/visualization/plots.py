@@ -55,7 +55,6 @@ def curves(title: str, of: str, lines: Mapping[str, Sequence[tuple[int, float]]]
     """Values by training step, a line each.
 
     Args:
-        title: what is plotted.
         of: what the values are.
         lines: name → (step, value), in the order of steps.
     """
@@ -78,7 +77,6 @@ def intervals(title: str, rows: Sequence[tuple[str, float, float | None, float |
     """Figures with their intervals, the first on top.
 
     Args:
-        title: what is plotted.
         rows: name, value, and the ends of its interval or None.
     """
     figure = Figure((WIDTH, 0.8 + 0.28 * len(rows)), layout="constrained")
@@ -99,7 +97,6 @@ def by_count(title: str, axes_of: tuple[str, str], points: Sequence[Point]) -> F
     """Figures by a count on a logarithmic axis, each with its interval.
 
     Args:
-        title: what is plotted.
         axes_of: what is counted, and what the heights are.
         points: at least one.
     """
