@@ -10,7 +10,7 @@ from pathlib import Path
 
 from data.processes import require_main_guard
 from pipeline.engine.artifacts import source_digest
-from pipeline.engine.console import Message, by_make, debug, info, unsaid
+from pipeline.engine.console import Message, debug, flag, info, unsaid
 from pipeline.engine.executors import JobExecutor, LocalProcesses, gpus_of, processes_for, trains_alone
 from pipeline.engine.job import Job, topological_order
 from pipeline.engine.machine import process_rank, started_together
@@ -149,9 +149,8 @@ class Runner:
             info(self._progress.skip(job, figure), colour="dim")
         if not self._warned and manifest.get("source") != source_digest():
             self._warned = True
-            again = "ARGS=--force" if by_make() else "--force"
-            text = f"at least one of these jobs ran with other source code; {again} of a stage runs them again"
-            info(text, colour="yellow")
+            info(f"at least one of these jobs ran with other source code; {flag('--force')} of a stage runs them again",
+                 colour="yellow")  # fmt: skip
 
 
 def executor_for(
