@@ -31,7 +31,6 @@ from modules.search.shards import ShardedIndex
 from pipeline.engine.machine_errors import of_machine
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError, require_kind, whole_path
-from pipeline.export.exported_files import require_utf8
 from pipeline.export.exported_model import ExportedModel
 from pipeline.gallery.fit import Fits
 from pipeline.gallery.generation import (
@@ -166,7 +165,6 @@ class Gallery:
         for query in queries:
             if not isinstance(query.text, str):
                 raise RecipeError(f"search: expected a text as query, not {query.text!r:.80}")
-            require_utf8([query.text])
             if not query.text.strip():
                 raise RecipeError("search: the query is empty; give a few words")
         require_tops("search", [query.top for query in queries], "pictures")
