@@ -16,8 +16,8 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from data.pictures.folder import SUFFIXES
 from data.text.language_codes import language_called
 from data.text.languages import language_name
-from pipeline.app.page_picture import similar, uploaded
-from pipeline.app.page_results import SearchRequest, results
+from pipeline.app.page_picture import uploaded
+from pipeline.app.page_results import SearchRequest, results, show_hits
 from pipeline.app.page_start import introduction, start
 from pipeline.app.page_text import LONGEST, errors_shown, plain
 from pipeline.app.page_translation import demonstration
@@ -71,7 +71,8 @@ def page(folder: Path) -> None:
         elif picture is None:
             start(gallery, _ask, _demonstrate)
         if near is not None:
-            similar(gallery, near)
+            st.header("Similar pictures", anchor=False)
+            show_hits(gallery, near)
 
 
 def _inputs(gallery: Gallery) -> tuple[SearchRequest, UploadedFile | None]:

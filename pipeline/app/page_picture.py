@@ -6,7 +6,7 @@ import streamlit as st
 
 from data.pictures.images import open_picture, picture_in
 from data.text.languages import language_name
-from pipeline.app.page_results import WHY, SearchRequest, explained, show_hits, shown
+from pipeline.app.page_results import WHY, SearchRequest, explained, shown
 from pipeline.app.page_text import SIZE, isolated, plain, scaled
 from pipeline.app.page_translation import TITLE, PictureRegions, compare_translations, targets_of
 from pipeline.export.exported_model import ExportedModel
@@ -70,12 +70,6 @@ def uploaded(gallery: Gallery, content: bytes, name: str, request: SearchRequest
         st.header(TITLE, anchor=False)
         compare_translations(exported, translated, [seen], "picture")
     return gallery.pictures_near(vector, request.top)
-
-
-def similar(gallery: Gallery, hits: Sequence[Hit]) -> None:
-    """Show the pictures near an uploaded one."""
-    st.header("Similar pictures", anchor=False)
-    show_hits(gallery, hits)
 
 
 def _read(exported: ExportedModel, content: bytes, name: str) -> PictureRegions:
