@@ -261,4 +261,4 @@ def _read_table(path: Path) -> pa.Table:
         return pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:  # OSError: damaged inside, or not readable
         raise DataError(f"{path}: not a readable Parquet file ({one_line(error)}); delete {path.parent} and "
-                        "run the same command again") from None  # fmt: skip
+                        "run its stage again (prepare or augment)") from None  # fmt: skip

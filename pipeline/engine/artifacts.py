@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -128,7 +129,7 @@ def read_json(path: Path, form: Any = object) -> Any:
         if not has_form(content, form):
             raise ValueError("its values are not what is written there")
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
     return content
 
 
@@ -153,7 +154,7 @@ def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
         with np.load(path, allow_pickle=False) as arrays:
             return [arrays[name] for name in names]
     except (OSError, ValueError, KeyError, EOFError, BadZipFile, NotImplementedError) as error:
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -165,7 +166,7 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     try:
         return pq.read_table(path, columns=None if columns is None else list(columns))
     except (OSError, pa.ArrowException, KeyError) as error:
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -177,7 +178,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, ValueError, SafetensorError) as error:
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
 
 
 def copy_whole(source: Path, target: Path) -> None:
@@ -195,18 +196,20 @@ def copy_whole(source: Path, target: Path) -> None:
         else:
             source.open("rb").close()
     except (OSError, ValueError, SafetensorError) as error:
-        raise _damaged(source, error) from None
+        raise damaged(source, error) from None
     shutil.copyfile(source, target)
 
 
-def _damaged(path: Path, error: Exception) -> Exception:
+def damaged(path: Path, error: Exception, what: str = "not readable") -> Exception:
+    """The error of a file that is missing or damaged: what to delete and run; the machine's, if it is that."""
     if (machine := of_machine(error, path)) is not None:
         return machine
-    return RecipeError(
-        f"{path}: not readable ({one_line(error)}); delete {job_folder(path)} and run the same command again"
-    )
+    folder, again = _job_folder(path), "the same command again"
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        again = stage_command(json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["stage"])
+    return RecipeError(f"{path}: {what} ({one_line(error)}); delete {folder} and run {again}")
 
 
-def job_folder(path: Path) -> Path:
+def _job_folder(path: Path) -> Path:
     """The folder of the job that a file belongs to: the nearest one with a manifest, else the file's own."""
     return next((folder for folder in path.parents if (folder / "manifest.json").is_file()), path.parent)

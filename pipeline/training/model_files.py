@@ -16,10 +16,9 @@ from data.text.text_inputs import TextInput, load_text_input
 from modules.errors import ModelError
 from modules.layers.shapes import shapes_alone
 from modules.retrieval_models import RetrievalModel, build_model
-from pipeline.engine.artifacts import job_folder, read_json
+from pipeline.engine.artifacts import damaged, read_json
 from pipeline.engine.console import stage_command
 from pipeline.engine.files import fingerprint
-from pipeline.engine.machine_errors import of_machine
 from pipeline.errors import RecipeError
 from pipeline.recipes.trainer_settings import TrainerSettings
 
@@ -28,6 +27,7 @@ MODEL_FILES = (*OF_NETWORK, "words.json")
 TEXT = "text"
 """Folder of the text model that an exported model was made on, in the folder of that model."""
 
+_UNREADABLE = "not a readable safetensors file"
 NETWORK = {"model": str, "arguments": {"languages": [str]}}
 """The form of `network.json` of a retrieval model."""
 
@@ -143,7 +143,7 @@ def _require_sizes(build: Callable[[], nn.Module], path: Path) -> None:
         with safe_open(path, "pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  # no dictionary
     except Exception as error:
-        raise _unreadable(path, error) from None
+        raise damaged(path, error, _UNREADABLE) from None
     try:
         with shapes_alone():
             sizes = {name: list(tensor.shape) for name, tensor in build().state_dict().items()}
@@ -169,7 +169,7 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
     try:
         weights = load_file(path)
     except Exception as error:  # safetensors raises its own error, and OSError
-        raise _unreadable(path, error) from None
+        raise damaged(path, error, _UNREADABLE) from None
     try:
         unexpected = module.load_state_dict(weights, strict=strict).unexpected_keys
     except RuntimeError as error:
@@ -179,12 +179,6 @@ def load_weights(module: nn.Module, path: Path, strict: bool = True) -> None:
     for name, values in module.named_parameters():
         if name in weights and not bool(torch.isfinite(values).all()):
             raise RecipeError(f"{path}: {name} has NaN or infinity; train again, or get the model again")
-
-
-def _unreadable(path: Path, error: Exception) -> Exception:
-    return of_machine(error, path) or RecipeError(
-        f"{path}: not a readable safetensors file ({error}); delete {job_folder(path)} and run the same command again"
-    )
 
 
 def device_of(settings: TrainerSettings) -> torch.device:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import Tiny, relisted
 
 pytestmark = pytest.mark.whole
 
@@ -74,6 +74,7 @@ def test_a_translator_that_is_spoiled(tiny: Tiny, tmp_path: Path, capsys, name, 
     copy = tiny.without(tmp_path, "synthetic-*")
     path = copy.job("mt-en-de") / name
     spoil(path)
+    relisted(path.parent)
     line = told(
         copy, capsys, "augment", "--augment.paths=[mt:en-de]", "--vse.rows={}", "--vse.rows={human: [en/human]}"
     )
@@ -97,6 +98,7 @@ def test_an_input_of_retrieval_that_is_spoiled(tiny: Tiny, tmp_path: Path, capsy
     copy = tiny.without(tmp_path, "vse-*")
     path = copy.job(job) / name
     spoil(path)
+    relisted(copy.job(job))
     line = told(copy, capsys, "vse", "--vse.only=[mmt-fb]")
     assert path.name in line or str(path.parent) in line
     assert not (path.parent / "sprung").exists()

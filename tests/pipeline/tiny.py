@@ -14,6 +14,7 @@ import torch
 from data.captions.table import Caption, read_captions, write_captions
 from modules.search.encoded_test import EncodedTest
 from pipeline.cli import main
+from pipeline.engine.artifacts import read_manifest, write_manifest
 from pipeline.engine.job import Job
 from pipeline.engine.runner import Runner
 from pipeline.engine.workspace import Workspace
@@ -145,6 +146,11 @@ def ran(workspace: Workspace, job: Job, force: bool = False) -> Path:
     """The folder of a job that is run, if it has not been."""
     Runner(workspace).run([job], force)
     return workspace.folder(job)
+
+
+def relisted(folder: Path) -> None:
+    """Give the manifest of a job whose files were changed their sizes as they are now."""
+    write_manifest(folder, read_manifest(folder))
 
 
 def encoded(made: Tiny, job: str, split: str = "test") -> dict[str, EncodedTest]:

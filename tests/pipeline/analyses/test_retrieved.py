@@ -197,7 +197,7 @@ def test_combined_models_are_not_scored(made: Tiny) -> None:
 
 def test_bad_input_is_one_line(made: Tiny, tmp_path: Path) -> None:
     (tmp_path / "retrieved-en.npz").write_bytes(b"no")
-    with pytest.raises(RecipeError, match=r"retrieved-en.npz: not readable .*run the same command again"):
+    with pytest.raises(RecipeError, match=r"retrieved-en.npz: not readable .*; delete .* and run"):
         read_values(tmp_path, "en", "retrieved", "cider")
     for old, new, said in (
         ("[50, 40, 30, 20, 61.1]", "[50, 40, 30]", "tables.2.published.theirs: expected BLEU-1 to 4 and CIDEr-D × 100"),

@@ -209,5 +209,5 @@ def test_bad_input_is_one_line_before_anything_runs(fresh: Tiny, capsys) -> None
 
 def test_a_damaged_artifact_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "made.npz").write_bytes(b"no")
-    with pytest.raises(RecipeError, match=r"made.npz: not readable .*run the same command again"):
+    with pytest.raises(RecipeError, match=r"made.npz: not readable .*; delete .* and run"):
         read_tested(tmp_path, "made")

@@ -24,7 +24,7 @@ from pipeline.visualization.joint_space import known_words, plane_figure, word_v
 from pipeline.visualization.pictures import cut_out
 from pipeline.visualization.plots import as_pixels
 from tests.modules.cases import ON_REGIONS
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import Tiny, relisted
 
 pytestmark = pytest.mark.whole
 
@@ -221,6 +221,7 @@ def test_one_region_or_no_boxes_are_told_in_a_line(tiny: Tiny, tmp_path: Path, c
     write_regions(store.folder, store.ids, ((one, whole) for one in vectors))
     for picture in (made.job("corpus") / "pictures").iterdir():
         picture.unlink()
+    relisted(made.job("corpus"))
     assert made.main("draw", "--vse.only=[human]") == 0
     assert f"t-SNE; no grounding: {said}" in capsys.readouterr().out
     assert {path.name for path in made.job("draw-san-human-1").glob("*.png")} == {"joint-space.png", "word-vectors.png"}
