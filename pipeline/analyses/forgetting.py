@@ -63,6 +63,7 @@ def forgetting_job(tested: Trained) -> Job | None:
     start = _start_job(name, network, second, settings.trainer)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode, rank, compare."""
         on = second.read(inputs)
         model, text = load_model(inputs["model"], name)
         model.to(device_of(settings.trainer))
@@ -89,6 +90,7 @@ def _start_job(name: str, network: str, second: SecondSet, trainer: TrainerSetti
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode and rank."""
         on = second.read(inputs)
         model, text, reader = whole_network(name, on.languages)
         model.to(device_of(trainer))

@@ -53,6 +53,7 @@ def generated_job(model: Trained) -> Job | None:
         return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write, keep and score."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         images = list(dict.fromkeys(image for (image,) in human_cells(captions, "test", "image_id")))
         written = captions_of_corpus(inputs["model"], images_in(inputs), images, listed, SEARCH, settings.trainer)
@@ -85,6 +86,7 @@ def baselines_job(corpus: Job) -> Job:
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Score and keep."""
         figures: dict[str, dict[str, float]] = {}
         for language in _scored(read_captions(inputs["corpus"] / "captions.parquet")):
             figures[language] = {}

@@ -45,6 +45,7 @@ def recognised_job(tested: Trained) -> Job | None:
         return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Draw, recognise, score."""
         model, text = load_model(inputs["model"], settings.pretrained)
         model.to(device_of(settings.trainer))
         size = model.pixels_with(**trained.settings["options"]) or 0

@@ -44,6 +44,7 @@ def retrieved_job(model: Trained) -> Job | None:
         return None
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode the test, find the first captions, compare them with those of the image."""
         test = open_test(inputs, settings.test, settings)
         data, encoded = encode_split(test)
         folds = folds_of(data, settings.folds, settings.test)

@@ -38,6 +38,7 @@ def senses_job(tested: Trained) -> Job | None:
     parts = [*branches, *([BOTH] if len(branches) > 1 else [])]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode the twins, compare their scores."""
         test, figures = open_test(inputs, settings.test, settings), dict[str, dict[str, float]]()
         other = other_twins(about_corpus(inputs["corpus"])["twins"])
         for language in settings.test:

@@ -41,6 +41,7 @@ def _add(name: str, text: str) -> None:
         ctx: typer.Context, recipe: RecipeArgument = None, named: RecipeOption = None, force: Force = False,
         dry_run: DryRun = False, verbose: Verbose = False, jobs: Jobs = None, cluster: Cluster = None,
     ) -> None:  # fmt: skip
+        """Run the stage."""
         loaded = recipe_of(ctx, recipe, named)
         if name == "rerank":
             from pipeline.recipes.loading import require_reranked, translator_recipe

@@ -58,6 +58,7 @@ def retrieval_table(results: Sequence[Result], own: Mapping[tuple[str, str], Row
     """Mean recall on test of each row of a recipe, by language.
 
     Args:
+        results: figures of the recipe.
         own: system and title in a language → its rows.
     """
     scores = [score for score in results if score.split == "test" and score.metric == "mean_recall"]

@@ -44,6 +44,7 @@ def network_pictures_job(name: str, corpus: Job, digest: str | None) -> Job:
     """
 
     def write(folder: Path, pictures: Mapping[str, Path], images: Sequence[str]) -> None:
+        """Write them."""
         paths = files_of(pictures, images, "freeze the image tower and read regions (vse.model=san)")
         write_network_pixels(folder, NetworkPixels(name), images, paths, cores())
 

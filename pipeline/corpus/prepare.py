@@ -47,6 +47,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     reader = CORPORA[corpus.name]
 
     def files() -> str:
+        """A digest of what is read."""
         return workspace.fingerprint(reader.sources(corpus.options, root), reader.named_from(corpus.options, root))
 
     if reader.test_only:
@@ -57,6 +58,7 @@ def corpus_job(recipe: Recipe, workspace: Workspace) -> Job:
     settings = _settings(recipe, workspace, files())
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave captions, pairs, regions and the data report."""
         content = read_corpus(recipe, folder)
         brought = content.open_regions()
         report = data_report(content, brought)

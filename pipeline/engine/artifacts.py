@@ -1,6 +1,6 @@
 """The files of finished jobs: their manifest (what was computed, from what, at what cost), and what else they left.
 
-A file that is missing or damaged, or lacks what is asked for, is a `RecipeError`, which says what to run again.
+A file that is missing or damaged is one line that says what to run again.
 """
 
 import hashlib

@@ -141,6 +141,7 @@ def digests(paths: Iterable[Path], cache: Path | None = None) -> dict[Path, str]
     known, wanted = _known(cache), list(paths)
 
     def digest(path: Path) -> str | None:
+        """That of one file."""
         with suppress(OSError):
             return _entry(path, known)[1]
         return None

@@ -129,6 +129,7 @@ def _drawing_job(recipe: Recipe, corpus: Job, trained: Job, title: str, pretrain
     chosen = {language: words for language, words in recipe.report.words.items() if language in languages}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the pictures."""
         model, text = load_model(inputs["model"], pretrained)
         prepared = inputs["corpus"]
         images = DescribedImages(prepared / "captions.parquet", images_in(inputs), pictures_of(prepared), languages)

@@ -47,6 +47,7 @@ def fusion_job(name: str, trained: Sequence[Job], corpus: Job, settings: VseSett
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks by the mean."""
         captions = read_captions(inputs["corpus"] / "captions.parquet")
         ranks: dict[str, dict[str, RetrievalRanks]] = {}
         for split, languages in (("val", settings.select), ("test", settings.test)):
@@ -72,6 +73,7 @@ def in_folds(training: Training) -> Row:
     settings, row = training.settings, training.tested(training.settings.model)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write the ranks on all images, and the means over folds."""
         data, encoded = encode_split(open_test(inputs, settings.test, settings))
         cut = folds_of(data, settings.folds, settings.test)
         folds = {

@@ -62,6 +62,7 @@ def translated_job(name: str, trained: Job, training: Training, translators: Map
     plain |= {"beam_size": beam.beam_size, "length_penalty": beam.length_penalty}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the translations, and the ranks of them."""
         refuse_seen_images(inputs)
         tables, ranks = [], {}
         for direction, place in place_of.items():

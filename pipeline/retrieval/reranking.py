@@ -54,6 +54,7 @@ def reranked_row(row: Row, first: Row, corpus: Job, of_first: VseSettings, setti
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks."""
         _, indexed = encode_split(open_test(inputs_of(inputs, 0), settings.test, of_first))
         lists = {language: _lists(gallery, settings.first_k) for language, gallery in indexed.items()}
         _, encoded = encode_split(open_test(inputs_of(inputs, 1), settings.test, settings))
@@ -132,6 +133,7 @@ def by_likelihood(training: Training) -> Row:
     trained = training.train(settings.model)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the ranks."""
         module, text, captions, store, trainer = test = open_test(inputs, settings.test, settings)
         data, encoded = encode_split(test)
         model, sample, ranks = module.model.to(device_of(trainer)), _sample(captions, store), {}

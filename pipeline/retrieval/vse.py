@@ -133,6 +133,7 @@ def captions_job(recipe: Recipe, corpus: Job, model: Job, path: str) -> Job:
     search = BeamSettings(settings.beam_size, settings.length_penalty)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write, and leave the captions."""
         human = listed_captions(inputs["corpus"] / "captions.parquet")
         images = training_images(human)
         written = captions_of_corpus(inputs["model"], images_in(inputs), images, [language], search, trainer)

@@ -250,6 +250,7 @@ def _vectors_job(
     name, layer = str(settings.pretrained), settings.pretrained_layer
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode every different sentence, and leave the vectors."""
         tokens, model, device = PretrainedTokens(name), SentenceVectors(name, layer), device_of(settings.trainer)
 
         def encode(batch: torch.Tensor) -> NDArray[np.float32]:

@@ -170,6 +170,7 @@ def _explain_errors(app: FastAPI, details: Mapping[str, str]) -> None:
     """Let each error be `{"detail": …}`, one line that a person can act on; `details` has those of libraries."""
 
     async def explained(request: Request, error: Exception) -> Response:
+        """An error as an answer."""
         status, detail = _told_of(error, details)
         return JSONResponse({"detail": detail}, status, getattr(error, "headers", None))
 

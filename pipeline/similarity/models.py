@@ -108,6 +108,7 @@ def _model_job(recipe: Recipe, sets: dict[str, str | None], trained: Job, pretra
     def predict(
         inputs: Mapping[str, Path], pairs: Mapping[str, SentencePairs], _: Any, language: str
     ) -> dict[str, Scores]:
+        """The model's own similarity."""
         model, text = load_model(inputs["model"], pretrained)
         predictions = {}
         for name, of_set in pairs.items():

@@ -90,6 +90,7 @@ def sts_job(
     language, sources = recipe.sts.language, {kind.partition("/")[2] for kind in types}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the predictions for each set."""
         folders = {source: path for source, path in inputs.items() if source == "corpus" or source in sources}
         training = _training_text(folders, types)
         pairs, figures = read_sets(recipe), {}

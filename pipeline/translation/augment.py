@@ -82,6 +82,7 @@ def synthesis_job(
     most = 1 if name is None else wanted.captions if wanted.method == "sample" else wanted.beam_size
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Translate, and leave captions and examples."""
         refuse_seen_images(inputs)
         human = listed_captions(inputs["corpus"] / "captions.parquet")
         if "before" in inputs:

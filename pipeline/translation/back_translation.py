@@ -36,6 +36,7 @@ def back_translation_job(settings: MmtSettings, direction: str, corpus: Job, tex
     search = BeamSettings(beam_size=settings.beam_size, length_penalty=settings.length_penalty)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Translate, and leave `back.parquet`."""
         refuse_seen_images(inputs)
         rows = [
             row for row in read_pairs(inputs["corpus"] / "pairs.parquet")

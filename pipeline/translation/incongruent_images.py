@@ -62,6 +62,7 @@ def incongruent_job(recipe: Recipe, translator: Job) -> Job:
     settings, direction = recipe.mmt, translator.name.partition("-")[2]
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Translate three times, score, compare and draw."""
         pairs = parallel_text_of(inputs, direction, settings)
         rows = [row for row in pairs.rows("test", captions=True) if row["seen_id"]]
         images = [row["seen_id"] for row in rows]

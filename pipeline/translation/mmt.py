@@ -141,6 +141,7 @@ def require_lenders(recipe: Recipe, workspace: Workspace, jobs: Mapping[str, Job
 
 def _text_job(settings: MmtSettings, languages: list[str], corpus: Job) -> Job:
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Leave the vocabulary, and all pairs as token numbers."""
         pairs = read_pairs(inputs["corpus"] / "pairs.parquet")
         lacking = [language for language in languages if language not in pairs.column_names]
         if lacking:
@@ -292,6 +293,7 @@ def _joint_job(recipe: Recipe, system: str, direction: str, jobs: dict[str, Job]
         about[CHANNEL] = {"direction": direction, **plain[CHANNEL], "length_penalty": settings.length_penalty}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Combine the members, then translate validation, test and twins."""
         save_several(folder, inputs, list(members), list(about), about)
         return evaluate_translator(recipe, folder, parallel_text_of(inputs, direction, settings), name)
 

@@ -74,9 +74,16 @@ def rerank_translations(
     development: ListFiles, test: ListFiles | None, use: Sequence[str], seeds: int, language: str | None,
     output: Path | None, whole: bool,
 ) -> None:  # fmt: skip
-    """Tune weights on development lists by k-best MIRA, print what they gain, and re-rank other lists, or these.
+    """Tune weights on development lists by k-best MIRA, print what they gain, and re-rank other lists.
 
-    The arguments are those of the command.
+    Args:
+        development: lists with references.
+        test: lists to re-rank; None: the development lists.
+        use: the features that are weighted; empty: all.
+        seeds: how many tunings, seeds 1, 2 …; the best on the development lists re-ranks.
+        language: of the translations; BLEU counts characters where it is written without spaces.
+        output: where the best translations go, a sentence a line; None: nowhere.
+        whole: `output` gets whole lists in Moses' format, in their new order.
 
     Raises:
         DataError: a file is missing or wrong, or references are of another length.

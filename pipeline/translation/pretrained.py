@@ -57,6 +57,7 @@ def pretrained_job(recipe: Recipe, workspace: Workspace, system: str, direction:
     title = f"{system}-{direction}"
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Load it, then translate validation, test and twins."""
         commit = load_pretrained(network)[0].commit
         written = {PRETRAINED: network | {"revision": commit}}
         (folder / "network.json").write_text(json.dumps(written, indent=1), encoding="utf-8")
@@ -91,6 +92,7 @@ def captioner_job(
     search = BeamSettings(settings.beam_size, settings.length_penalty)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Write, and leave the captions."""
         network = ImageTextTranslator(name, prompt, captioner.longest, captioner.revision, CAPTIONER)
         human = listed_captions(inputs["corpus"] / "captions.parquet")
         tokens = AnswerTokens(network.processor.tokenizer, language)

@@ -112,6 +112,7 @@ def lists_job(
     plain |= {"features": names, "list_size": size}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Translate validation and test, and leave all candidates."""
         direct, bpe = load_members([inputs[member] for member in members])
         about = Reranking(direction, {name: float(name == LOGP) for name in names}, size)
         reranker = load_reranker(direct, bpe, about, inputs.get(CHANNEL, folder), inputs.get(RETRIEVAL, folder))
@@ -183,6 +184,7 @@ def ablation_job(recipe: Recipe, lists: Job) -> Job:
     plain = {"rows": rows, "seeds": settings.seeds, "passes": settings.passes, "resamples": recipe.report.resamples}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Tune, choose, score and compare."""
         (development, _), (test, images) = (read_lists(inputs["lists"], split, target) for split in ("val", "test"))
         systems: dict[str, Sequence[Sequence[str]]] = {LOG_P: [test.taken([0] * len(test.texts))]}
         about = {}
@@ -224,6 +226,7 @@ def _tuned_job(recipe: Recipe, system: str, direction: str, lists: Job) -> Job:
     inputs = read_beside(lists) | {key: lists.inputs[key] for key in (*members, *parts)} | {"lists": lists}
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Tune, combine the parts, then translate validation, test and twins."""
         development, _ = read_lists(inputs["lists"], "val", target)
         weights = tuned(development.only(features), rerank.seeds, MiraSettings(passes=rerank.passes))
         about = asdict(Reranking(direction, weights.best, rerank.list_size, settings.length_penalty))

@@ -58,6 +58,7 @@ def filter_job(recipe: Recipe, corpus: Job, path: str, captions: Job, back: Job 
         inputs |= {"translator": back} | lenders_of([back], corpus)
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Score, and leave those that are kept."""
         human, new = (listed_captions(inputs[name] / "captions.parquet") for name in ("corpus", "captions"))
         refuse_held_out(new, human)
         originals = {caption.caption_id: caption for caption in human}

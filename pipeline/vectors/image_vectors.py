@@ -85,6 +85,7 @@ def trained_job(trained: Job, inputs: Mapping[str, Job], trainer: TrainerSetting
     """
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Encode."""
         model, _ = load_model(inputs["model"])
         model.to(device_of(trainer))
         store = open_images(inputs.get("images", inputs["corpus"] / "regions"))

@@ -127,6 +127,7 @@ def _job(
     inputs = {_CORPUS: corpus, _TEACHER: teacher} | ({_SYNTHETIC: synthetic[kind]} if kind in synthetic else {})
 
     def run(folder: Path, inputs: dict[str, Path]) -> dict[str, Any]:
+        """Pair, encode the originals, and leave both."""
         pairs = _pairs(inputs, kind, language)
         if not pairs:
             raise RecipeError(f"{source}: no sentence in {language!r} with a translation; leave it out of vse.rows")
