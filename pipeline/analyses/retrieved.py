@@ -65,7 +65,8 @@ def retrieved_job(model: Trained) -> Job | None:
             figures["test"][language] = _figures(scores)
             parts = [_first(scorer, encodings, *part[:2]) for part in image_folds(links, len(images), folds)]
             if folds and all(len(rows) for rows, _ in parts):  # each with a gallery of its own
-                figures["folds"][language] = _means([_figures(scorer.score(first, rows)) for rows, first in parts])
+                means = _means([_figures(scorer.score(first, rows)) for rows, first in parts])
+                figures["folds"][language] = means | {"images": float(len(folds[0]))}
         return {part: scores for part, scores in figures.items() if scores}
 
     plain: dict[str, Any] = {"test": settings.test} | ({"folds": settings.folds} if settings.folds > 1 else {})

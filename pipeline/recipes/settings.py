@@ -91,7 +91,7 @@ class ReportSettings:
     """Tables."""
 
     resamples: int = number(1000, 100, 10**6)
-    """Bootstrap resamples of the images."""
+    """Bootstrap resamples of the images; the incongruent-image test has 1,000 always."""
     record: bool = False
     """Keep finished runs in `pipeline/results/<recipe>.csv`, or in `<recipe>-records` beside a recipe of your own."""
     language_parameters: dict[str, float] = field(default_factory=dict)

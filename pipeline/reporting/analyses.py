@@ -84,7 +84,7 @@ def tables_of(
         title = about.title.format(system=all_rows[0].system, language=language, size=size(n, folds), corpus=corpus)
         lines = [line for key, result in measured.items() for line in _named(about, key, result)]
         baselines = _baselines(figures, about, next(iter(rows.values())), language) if rows and about.baselines else []
-        if n or not about.optional:
+        if n or not (about.optional or folds):  # what was not run stands in the table of all items
             yield TextTable(f"{title}; {over}", about.heads, [*lines, *baselines])
     differences = list(_differences(figures, about, rows, language)) if about.compared else []
     if differences:
@@ -126,6 +126,7 @@ def measure(figures: Figures, about: Analysis, jobs: Sequence[Job], subject: Sub
         blank = [""] * (len(about.heads) - (3 if about.systems else 2))
         return Measured(0, [] if about.optional and reason != NOT_RUN else [MeasuredLine([reason, *blank])])
     n = int(scores[0][part + lines[0].count])
+    n = int(scores[0].get("folds_images", n)) if folds else n
     subject = replace(subject, n=n, split=fold_split(n) if folds else subject.split)
     known = [line for line in lines if part + line.metrics[0] in scores[0]]
     return Measured(n, [_line(figures, about, line, done, scores, subject, part) for line in known])

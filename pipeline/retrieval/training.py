@@ -251,7 +251,7 @@ class _Run:
         return {
             "test": tested, "val": validated, "twins": twin_scores(test, twins, folder),
             "steps_an_epoch": len(data.train_dataloader()) if settings.epochs else 0, "vocabulary": len(text),
-            "parameters": sum(p.numel() for p in module.parameters()),
+            "parameters": sum(p.numel() for p in module.model.parameters()),
             "trained_parameters": sum(trained) if settings.epochs else 0,
             **({"interpolated": shares} if shares else {}), **started, **chosen,
             **language_probe(module.model, captions, text, mix.languages),

@@ -161,9 +161,9 @@ def test_a_fold_has_a_gallery_of_its_own(made: Tiny, tmp_path: Path) -> None:
     figures = other.metrics("retrieved-san-human-1")
     assert figures["test"] == made.metrics("retrieved-san-human-1")["test"]
     alone = figures["folds"]["en"]
-    assert alone["retrieved_images"] == 1
-    assert set(alone) == {"retrieved_images", *(name_of(m, k) for m in ("bleu1", "bleu2", "bleu3", "bleu4", "cider")
-                                                for k in (1, 2))}  # fmt: skip  # it has two captions
+    assert (alone["images"], alone["retrieved_images"]) == (1, 1)
+    names = (name_of(m, k) for m in ("bleu1", "bleu2", "bleu3", "bleu4", "cider") for k in (1, 2))
+    assert set(alone) == {"images", "retrieved_images", *names}  # it has two captions
     captions = read_captions(made.job("corpus") / "captions.parquet")
     pairs: dict[str, list] = {}
     for row in captions.to_list():

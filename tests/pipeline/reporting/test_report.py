@@ -256,6 +256,20 @@ def test_diversity_of_captions_here_and_when_recorded(here):
     assert "| mmt:en-de-en | not run |" in tables[0]
 
 
+def test_retrieved_captions_of_folds_are_of_the_fold_s_images_not_of_those_with_two_captions(here):
+    recipe = load_recipe("scenes", [*OVERRIDES, "--vse.folds=3", "--vse.retrieved_captions=true"])
+    row = next(row for row in Graph(recipe, here).rows if row.name == "none")
+    of_ranks = {f"retrieved_{name}@{k}": 9.0 for name in ("bleu1", "bleu2", "bleu3", "bleu4", "cider") for k in (1, 2)}
+    folds = {"en": {"images": 4.0, "retrieved_images": 8 / 3, **of_ranks}}
+    finish(here, row.analyses["retrieved"], {"folds": folds})
+    report(Graph(recipe, here))
+    text = (here.root / "scenes/report/report.md").read_text()
+    assert "**Retrieved captions, san, en, mean of folds of 4 images, scenes (scenes): " in text
+    assert text.count("**Retrieved captions, san, de") == 1  # nothing was measured in folds
+    found = [json.loads(line) for line in (here.root / "scenes/report/results.jsonl").read_text().splitlines()]
+    assert {(row["split"], row["n"]) for row in found if row["metric"].startswith("retrieved")} == {("test-4", 4)}
+
+
 def test_without_folds_there_is_no_table_of_them(here):
     report(Graph(load_recipe("scenes", OVERRIDES), here))
     assert "folds" not in (here.root / "scenes/report/report.md").read_text()
