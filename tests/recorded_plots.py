@@ -88,7 +88,8 @@ def _systems(recipe: str, direction: str, names: str, prefix: str = "") -> dict[
 
 def _gains(title: str, recipe: str, variant: str = "", rows: Sequence[str] = ("mt-f", "mmt-f", "human-de")) -> Figures:
     labels = {"mt-f": "German by MT", "several": "German by MT, several", "mmt-f": "German by MMT",
-              "human-de": "German by people"}  # fmt: skip
+              "human-de": "German by people", "mt-fb": "back-translated, MT",
+              "mmt-fb": "back-translated, MMT"}  # fmt: skip
     sources = {labels[row]: f"{recipe}:vse-san-{row}{variant}" for row in rows}
     return Figures(title, "mean_recall", sources, "en", less=f"{recipe}:vse-san-none{variant}")
 
@@ -98,10 +99,11 @@ _ONE_SEED = "BLEU on test; one training each, so no intervals: a difference of o
 _FEW = "multi30k-flickr8k-few"
 _BACK = "multi30k-official-back"
 PLOTS: Mapping[str, tuple[str, str, Sequence[Figures]]] = {
-    "gain.png": ("What German captions bring to English: mean recall of SAN", _GAIN, (
+    "gain.png": ("What translated captions bring to English: mean recall of SAN", _GAIN, (
         _gains("One caption an image", _FEW),
+        _gains("One caption an image, trained anew", _FEW, "|bf16; third translator", ("mt-fb", "mmt-fb")),
         _gains("Two captions an image", _FEW, "|captions_per_image=2; float32; second translator", ("mt-f", "several")),
-        _gains("Five captions an image", "multi30k-flickr8k", "|five seeds"),
+        _gains("Five captions an image", "multi30k-flickr8k", rows=("mt-f", "mmt-f", "human-de", "mt-fb", "mmt-fb")),
     )),
     "bleu-official.png": ("Translators on Multi30K's official test 2016", _ONE_SEED, (
         Figures("English → German", "test_bleu_tokenised", {
@@ -192,9 +194,10 @@ def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = 
         draw_rows(axes, part.title, [(mark.label, mark.value) for mark in part.marks])
         if start is None:
             _dots(axes, part.marks)
-            if low < 0 < high:
+            first, last = (low + high - length) / 2, (low + high + length) / 2
+            if first < 0 < last:
                 axes.axvline(0, color=GREY, linewidth=1)
-            axes.set_xlim((low + high - length) / 2, (low + high + length) / 2)
+            axes.set_xlim(first, last)
         else:
             _bars(axes, part.marks, start)
     columns[-1].set_xlabel(as_label(axis))

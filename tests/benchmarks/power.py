@@ -6,7 +6,7 @@ taken from the recorded runs, as the standard deviation over seeds of every diff
 over images and seeds lies above 0.
 """
 
-import sys
+import argparse
 from collections.abc import Sequence
 from statistics import stdev
 
@@ -58,7 +58,7 @@ def power(gain: float, deviation: float, images: float = IMAGES, seeds: int = SE
     return float((mean + np.interp(runs.std(1, ddof=1) / seeds**0.5, errors, low) > 0).mean())
 
 
-def main(deviations: Sequence[float]) -> None:
+def main(deviations: Sequence[float], seeds: int = SEEDS) -> None:
     """Print how often gains are found, by these standard deviations over seeds or by the recorded ones."""
     if not deviations:
         recorded = recorded_deviations()
@@ -67,9 +67,15 @@ def main(deviations: Sequence[float]) -> None:
               f"({recorded[0]:.1f} … {recorded[-1]:.1f})")  # fmt: skip
         deviations = [pooled]
     for deviation in deviations:
-        shares = ", ".join(f"{gain:g} point{'s' * (gain > 1)}: {100 * power(gain, deviation):.0f} %" for gain in GAINS)
-        print(f"standard deviation {deviation:.2f}; a true gain of {shares}")
+        shares = ", ".join(
+            f"{gain:g} point{'s' * (gain > 1)}: {100 * power(gain, deviation, seeds=seeds):.0f} %" for gain in GAINS
+        )
+        print(f"standard deviation {deviation:.2f}, {seeds} seeds; a true gain of {shares}")
 
 
 if __name__ == "__main__":
-    main([float(one) for one in sys.argv[1:]])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("deviations", nargs="*", type=float, help="standard deviations over seeds; none: the recorded")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    given = parser.parse_args()
+    main(given.deviations, given.seeds)
