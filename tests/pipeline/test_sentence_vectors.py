@@ -18,7 +18,7 @@ from pipeline.gallery.gallery import Gallery
 from pipeline.graph import Graph
 from pipeline.training.model_files import load_model
 from tests.modules.text_models import save
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import Tiny, relisted
 
 pytestmark = pytest.mark.whole
 
@@ -129,6 +129,7 @@ def test_what_is_partly_written_is_not_used(trained: Tiny, bert: Path, tmp_path:
     folder = made.job("sentences-corpus")
     whole = (folder / "vectors.npy").read_bytes()
     (folder / "vectors.npy").write_bytes(whole[:100])
+    relisted(folder)
     assert made.main("vse", *arguments(bert)) == 1
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert f"{folder}: no sentence vectors (" in error

@@ -8,7 +8,7 @@ import torch
 from pipeline.graph import Graph
 from pipeline.retrieval.ranks import read_ranks
 from tests.pipeline.test_bad_artifacts import told
-from tests.pipeline.tiny import Tiny, encoded
+from tests.pipeline.tiny import Tiny, encoded, relisted
 
 pytestmark = pytest.mark.whole
 
@@ -68,6 +68,7 @@ def test_a_first_model_that_lacks_its_words(searched: Tiny, tmp_path: Path, caps
     copy = searched.without(tmp_path, "rerank-*")
     path = copy.job("vse-san-human-1") / "words.json"
     path.unlink()
+    relisted(path.parent)
     line = told(copy, capsys, "vse", *ARGUMENTS)
     assert f"{path}: not a text input" in line
     assert "delete its folder and run the stage vse again" in line
