@@ -19,7 +19,7 @@ from pipeline.training.model_files import load_best
 from pipeline.translation.evaluation import read_translations
 from pipeline.translation.translator_files import load_translator
 from tests.data.official import write_data
-from tests.pipeline.tiny import Tiny
+from tests.pipeline.tiny import Tiny, relisted
 
 pytestmark = pytest.mark.whole
 
@@ -304,6 +304,7 @@ def test_sentences_that_nobody_translated_teach_by_back_translation(official: Ti
     assert "back-en-de" not in scores
     assert "mt-en-de" in scores
     (official.job("back-en-de") / "back.parquet").write_bytes(b"cut short")
+    relisted(official.job("back-en-de"))
     for more, message in (
         ([f"--mmt.back_translate={{de-en: {other}}}"], "has 'de-en'; expected one of mmt.directions (en-de)"),
         ([wanted.replace("en-de", "en-fr"), "--mmt.directions=[en-fr]"], "which trains no mt-fr-en"),
