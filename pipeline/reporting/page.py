@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from pipeline.engine.files import write_atomically
 from pipeline.engine.job import Job
 from pipeline.reporting.by_language import language_plots
-from pipeline.reporting.records import Result
+from pipeline.reporting.records import Result, own_results
 from pipeline.visualization.pages import render
 from pipeline.visualization.plots import as_svg, curves, intervals
 from pipeline.visualization.text_table import TextTable
@@ -72,8 +72,10 @@ def write_pages(
 
 
 def _recalls(results: Sequence[Result]) -> Iterator[str]:
-    """Mean recall with its interval, a plot a language."""
+    """Mean recall with its interval, a plot a language; a table's `SAN` that is the recipe's own row `san` once."""
     recalls = [result for result in results if result.metric == "mean_recall" and result.split == "test"]
+    own = {_drawn(result) for result in own_results(recalls)}
+    recalls = [result for result in recalls if not result.table or _drawn(result) not in own]
     for language in sorted({result.language for result in recalls}):
         shown: dict[str, dict[tuple[float, float | None, float | None], str]] = {}
         for result in (result for result in recalls if result.language == language):
@@ -84,6 +86,11 @@ def _recalls(results: Sequence[Result]) -> Iterator[str]:
             for name, tables in shown.items() for figure, table in tables.items()
         ]  # fmt: skip
         yield as_svg(intervals(f"Mean recall in percent, {language}, test; lines are 95 % intervals", rows))
+
+
+def _drawn(result: Result) -> tuple[object, ...]:
+    """What is drawn of a figure, whatever the letters of its system."""
+    return result.language, result.system.casefold(), result.source, result.value, result.low, result.high
 
 
 def _training(logs: Callable[[Job], Path], jobs: Sequence[Job]) -> Iterator[str]:

@@ -118,6 +118,16 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert re.search(r"\bdt {[^}]*padding-right", text)  # else a long name of a row touches what it is trained on
 
 
+def test_a_table_s_system_that_is_the_recipe_s_own_row_is_plotted_once(tmp_path: Path) -> None:
+    of_all = ("tiny", "Tiny", "test")
+    given = [("san", 50.0, ""), ("SAN", 50.0, "1"), ("SAN", 40.0, "2"), ("DAN", 50.0, "1")]
+    results = [Result(*of_all, system, "none", "en", "task", "mean_recall", value, None, None, 1, 4, table=table)
+               for system, value, table in given]  # fmt: skip
+    write_pages(Page(tmp_path, "tiny", "", [], {}, [], [], results), lambda job: tmp_path / job.name, [])
+    drawn = re.findall(r">([^<>]*: none[^<>]*)<", (tmp_path / "report.html").read_text())
+    assert sorted(drawn) == ["DAN: none", "SAN: none", "san: none"]
+
+
 def test_a_report_plots_what_was_trained(tiny: Tiny, capsys) -> None:
     assert tiny.main("report") == 0
     text = (tiny.workspace.root / "tiny" / "report" / "report.html").read_text()
