@@ -77,10 +77,13 @@ def require_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
         RecipeError: a file that the manifest lists is missing, or of another size.
     """
     for name, size in manifest.get(_FILES, {}).items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != size:
-            state = "of another size than its job left it" if file.is_file() else "missing"
-            raise RecipeError(f"{file}: {state}; copy it again, or delete {folder} and run "
+        try:
+            found = (folder / name).stat().st_size
+        except OSError:
+            found = None
+        if found != size:
+            state = "missing" if found is None else "of another size than its job left it"
+            raise RecipeError(f"{folder / name}: {state}; copy it again, or delete {folder} and run "
                               f"{stage_command(manifest['stage'])}")  # fmt: skip
 
 
@@ -205,8 +208,8 @@ def damaged(path: Path, error: Exception, what: str = "not readable") -> Excepti
     if (machine := of_machine(error, path)) is not None:
         return machine
     folder, again = _job_folder(path), "the same command again"
-    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        again = stage_command(json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["stage"])
+    with suppress(OSError, RecipeError, KeyError):
+        again = stage_command(read_manifest(folder)["stage"])
     return RecipeError(f"{path}: {what} ({one_line(error)}); delete {folder} and run {again}")
 
 

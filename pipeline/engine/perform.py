@@ -14,7 +14,7 @@ import psutil
 
 from pipeline.engine.artifacts import FORMAT, source_digest, write_manifest
 from pipeline.engine.console import debug, error_line, info, info_aside, status
-from pipeline.engine.files import is_held, lock, rename_atomically
+from pipeline.engine.files import delete_folder, is_held, lock, rename_atomically
 from pipeline.engine.job import Job
 from pipeline.engine.machine import Cost, library_versions, process_rank, run_id, started_together, this_machine
 from pipeline.engine.workspace import Workspace
@@ -147,11 +147,9 @@ def _delete(artifact: Path) -> None:
     Of a link to one, which may be another person's, only the link is deleted.
     """
     with suppress(OSError):
-        if artifact.is_symlink():
-            artifact.unlink()
-            return
-        (artifact / "manifest.json").unlink(missing_ok=True)
-        shutil.rmtree(artifact, ignore_errors=True)
+        if not artifact.is_symlink():
+            (artifact / "manifest.json").unlink(missing_ok=True)
+        delete_folder(artifact)
 
 
 def _lock_file(final: Path) -> Path:
