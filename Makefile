@@ -1,5 +1,4 @@
 # Everything a user runs. `make help` lists it; RECIPE chooses the experiment, ARGS overrides any of its settings.
-PYTHON ?= python3
 VENV ?= .venv
 RECIPE ?= scenes
 TABLE ?= 1
@@ -18,10 +17,12 @@ ARGS ?=
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup
 # What it was set up for stays; else what this machine has.
-DEVICE ?= $(or $(firstword $(shell cat $(STAMP) 2>/dev/null)),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu))
+SET_UP := $(shell { read -r it; echo "$$it"; } 2>/dev/null < $(STAMP))
+PYTHON ?= $(or $(word 4,$(SET_UP)),python3)
+DEVICE ?= $(or $(firstword $(SET_UP)),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu))
 INPUTS := pyproject.toml .ci/constraints.txt
 # What the environment was made of; when this changes it is made afresh (faiss-cpu and faiss-gpu overwrite each other).
-WANTED := $(DEVICE) $(shell cat $(INPUTS) | cksum)
+WANTED := $(DEVICE) $(shell cat $(INPUTS) | cksum) $(PYTHON)
 # It holds this checkout's place: an environment of another one would run that one's code.
 export CHECKOUT := $(realpath .)
 # An editable installation is what is wanted: setuptools' warning about it would look like an error.
@@ -86,7 +87,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  RECIPE=name chooses a file of pipeline/configs (now: '"$$RECIPE"'); ARGS="--vse.epochs=30" overrides settings'
 
-setup: ## make the virtual environment (every target does it when needed); EXTRA=name adds an extra of pyproject.toml
+setup: ## make the virtual environment (every target does it when needed), with PYTHON=python3.12 by that one; EXTRA=name adds an extra of pyproject.toml
 	@$(if $(filter-out $(EXTRAS),$(EXTRA)),echo "EXTRA=$$EXTRA: no such extra; there are $(EXTRAS)"; exit 1)
 	@is= of=; [ ! -e $(STAMP) ] || { read -r is; read -r of; } < $(STAMP); \
 	if [ "$$is" != "$(WANTED)" ] || [ "$$of" != "$$CHECKOUT" ]; then \
@@ -95,7 +96,7 @@ setup: ## make the virtual environment (every target does it when needed); EXTRA
 	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "Python 3.11, 3.12 or 3.13 is needed: make setup PYTHON=python3.11"; exit 1; }; \
 	  echo "setting up $(VENV) for $(DEVICE): about 1.6 GB and a minute (gpu: 7 GB)"; \
 	  stamp() { printf '%s\n' "$$1" "$$CHECKOUT" > $(STAMP); }; \
-	  $(PYTHON) -m venv --clear "$$(cd $(VENV) 2>/dev/null && pwd -P || echo $(VENV))" && stamp "$(DEVICE) unfinished" && \
+	  $(PYTHON) -m venv --clear "$$(cd $(VENV) 2>/dev/null && pwd -P || echo $(VENV))" && stamp "$(DEVICE) is unfinished $(PYTHON)" && \
 	  $(INSTALL) --upgrade "pip<27" && $(INSTALL) -e '.[$(DEVICE)]' && stamp "$(WANTED)"; \
 	fi
 	@$(foreach extra,$(filter $(EXTRAS),$(EXTRA)),{ $(call ADD,$(extra)); } || exit 1;)

@@ -9,6 +9,7 @@ import os
 # Before torch is imported: waiting threads that spin take the cores from those that work (10× and more when shared).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["MPLBACKEND"] = "agg"  # no window is opened; matplotlib stops at a name that it does not know
 
 import re
 import signal

@@ -154,6 +154,8 @@ def served(gallery: Path) -> Iterator[str]:
             if process.poll() is not None:
                 raise RecipeError(f"{gallery}: it ended with {process.returncode}; run `make app` to see why")
             time.sleep(0.1)
+        else:
+            raise RecipeError(f"{gallery}: no page after {_PATIENCE} s; run `make app` to see why")
         yield f"http://127.0.0.1:{port}"
     finally:
         with suppress(psutil.NoSuchProcess):

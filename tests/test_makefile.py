@@ -213,6 +213,22 @@ def test_all_is_made_afresh_for_another_device_which_is_kept(checkout: Checkout)
     assert checkout.make("app")[0] == [".[app]"]
 
 
+def test_all_is_made_afresh_by_another_python_which_is_kept(checkout: Checkout) -> None:
+    checkout.make("setup")
+    checkout.program("python3.12", (checkout.folder / "bin" / "python3").read_text() + "# 3.12\n")
+    used = checkout.venv / "bin" / "python"
+    (fails := checkout.log.with_name("installed.fails")).touch()
+    assert checkout.make("setup", "PYTHON=python3.12", fails=True)[0] == [".[cpu]"]
+    fails.unlink()
+    for changed in (False, True):
+        if changed:
+            with (checkout.folder / "pyproject.toml").open("a") as file:
+                file.write("\n# more\n")
+        assert checkout.make("setup")[0] == [".[cpu]"]
+        assert used.read_text().endswith("# 3.12\n")
+        assert checkout.make("demo")[0] == []
+
+
 def test_an_installation_that_fails_is_tried_again(checkout: Checkout) -> None:
     checkout.make("setup")
     (fails := checkout.log.with_name("installed.fails")).touch()

@@ -21,30 +21,30 @@ class _Spaces(dict[int, str]):
         return kept
 
 
-RULE = 3
+RULE = 4
 """Of `normalise_sentence`: another one wherever it leaves something else than before."""
 _SPACES = _Spaces()
 _UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese, whose words have no spaces between them."""
-_BETWEEN = re.compile(f"(?<=[{_UNSPACED}]) (?=[{_UNSPACED}])")
+_BESIDE = re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])")
 
 
 def normalise_sentence(text: str) -> str:
     """`text` in lower case, punctuation and symbols replaced by spaces, spaces single; letters of any script are kept.
 
-    There are no spaces between letters of scripts that are written without. The dotless i of Turkish counts as the
+    There are no spaces beside letters of scripts that are written without. The dotless i of Turkish counts as the
     other one, since the language is not known. Of a sentence of symbols alone the emoji are kept.
 
     Examples:
         >>> normalise_sentence("Zwei Männer –  draußen,im T-Shirt!")
         'zwei männer draußen im t shirt'
-        >>> normalise_sentence("赤い 円、四角。")
-        '赤い円四角'
+        >>> normalise_sentence("赤い 円、四角。"), normalise_sentence("T 恤和 2 个球")
+        ('赤い円四角', 't恤和2个球')
     """
     small = lowered(plain_characters(text), "").replace("ı", "i")
     words = small.translate(_SPACES).split()
     whole = " ".join(words or (sign for sign in small if unicodedata.category(sign) == "So"))
-    return whole if whole.isascii() else _BETWEEN.sub("", whole)
+    return whole if whole.isascii() else _BESIDE.sub("", whole)
 
 
 def sentence_hash(text: str) -> int:

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import math
+import re
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -140,7 +141,8 @@ class VectorIndex:
         try:
             faiss.write_index(index, str(folder / _INDEX))
         except RuntimeError as error:  # FAISS does not give the system's error number
-            raise OSError(errno.ENOSPC, " ".join(str(error).split())[-100:], str(folder / _INDEX)) from None
+            reason = re.split(r"[:(] *", str(error).rstrip(") \n"))[-1]  # … 77779 != 235520 (No space left on device)
+            raise OSError(errno.ENOSPC, reason, str(folder / _INDEX)) from None
         about = {
             "format": FORMAT, "kind": self.kind, "vectors": len(self), "dim": self.dim, "made_of": made_of,
             "sha256": _digest(folder / _INDEX),

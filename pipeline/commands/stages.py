@@ -91,7 +91,7 @@ def run_all(
         name = recipe or named
         summary(graph, [*([] if name is None else [name]), *ctx.obj])
         used, here = cpu_seconds(running=True), " here" if cluster else ""  # the processes side by side still run
-        info(f"in all {duration(time.monotonic() - started)}, {duration(used)} of CPU time{here}")
+        info(f"in all {duration(time.monotonic() - started)} ({duration(used)} of CPU time{here})")
 
 
 @app.command(**SETTINGS, rich_help_panel=DATA)

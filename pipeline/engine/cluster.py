@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from data.errors import one_line
-from pipeline.engine.executors import JobExecutor, be_quiet, may_use_gpus
+from pipeline.engine.executors import JobExecutor, be_quiet, may_use_gpus, own_modules
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import Recipe
 
@@ -184,7 +184,7 @@ def perform_apart(call: bytes, folder: str, named: Mapping[str, str]) -> Any:
     worker = get_worker()
     key = worker.get_current_task()
     own = {name: value for name, value in os.environ.items() if not name.startswith(_OF_RANKS)}
-    environment = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"} | own | dict(named)
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"} | own | dict(named) | own_modules()
     command = [sys.executable, "-m", "pipeline.engine.cluster"]
     with tempfile.TemporaryFile() as answer:
         try:

@@ -95,12 +95,12 @@ class LocalProcesses(ProcessPoolExecutor, JobExecutor):
         if self._forked:
             from multiprocessing import forkserver  # not on Windows
 
-            with _interrupts_blocked():
+            with _interrupts_blocked(), _starting():
                 forkserver.ensure_running()
 
     def submit(self, *args: Any, **kwargs: Any) -> Future:
         """Perform a call in one of the processes, which is started if need be; Ctrl-C meets none that is starting."""
-        with _interrupts_blocked():
+        with _interrupts_blocked(), _starting():
             return super().submit(*args, **kwargs)
 
     def stop(self) -> None:
@@ -133,6 +133,27 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def own_modules() -> dict[str, str]:
+    """The environment of a Python process that finds modules where this one does, and not in its current folder.
+
+    There it would look first, and `data` may be another person's.
+    """
+    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Let processes that are started find modules where this one does."""
+    before, own = dict(os.environ), own_modules()
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name in own:
+            os.environ.pop(name)
+        os.environ.update({name: before[name] for name in own if name in before})
 
 
 def _begin(gpus: "SimpleQueue[tuple[str, int] | None]", environment: Mapping[str, str]) -> None:

@@ -32,7 +32,8 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
         whether it was performed; False: it was done before, or another process did it meanwhile.
 
     Raises:
-        RecipeError: an input is missing, or the folder cannot be written.
+        RecipeError: an input is missing, a file that it reads has changed since the command began, or the folder cannot
+            be written.
     """
     assert not workspace.read_only
     inputs = {name: workspace.require(needed) for name, needed in job.inputs.items()}
@@ -52,6 +53,7 @@ def perform(job: Job, workspace: Workspace, force: bool = False) -> bool:
         if workspace.done(job) and not force:  # by another process while we waited, or one killed while clearing up
             _delete(before)
             return False
+        workspace.require_unchanged(job)
         _clear_up(job, workspace, force)
         if force:
             _barrier()

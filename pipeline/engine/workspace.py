@@ -47,6 +47,7 @@ class Workspace:
                               "(BILDWORT_ARTIFACTS)")  # fmt: skip
         require_linked(self.root, "make that folder, or name another (BILDWORT_ARTIFACTS)")
         self.read_only = read_only
+        self._read = dict[str, tuple[list[Path], Path | None]]()
 
     def folder(self, job: Job) -> Path:
         """Where the finished job's artifact lies or will lie."""
@@ -101,7 +102,21 @@ class Workspace:
 
     def fingerprint(self, paths: list[Path], base: Path | None = None) -> str:
         """As `engine.files.fingerprint`, for a job's key; unchanged files are not read again."""
-        return fingerprint(paths, self.root / "fingerprints.json", not self.read_only, base)
+        digest = fingerprint(paths, self.root / "fingerprints.json", not self.read_only, base)
+        self._read[digest] = (paths, base)
+        return digest
+
+    def require_unchanged(self, job: Job) -> None:
+        """Refuse a job one of whose files has changed since its key was made, maybe hours ago.
+
+        Raises:
+            RecipeError: one has, or is gone.
+        """
+        settings = json.dumps(job.settings)
+        for digest, (paths, base) in list(self._read.items()):
+            if digest in settings and self.fingerprint(paths, base) != digest:
+                raise RecipeError(f"{job.name}: a file that it reads ({paths[0]}{' …' * (len(paths) > 1)}) has changed "
+                                  "since the command began; run the same command again")  # fmt: skip
 
     def digests(self, paths: Iterable[Path]) -> dict[Path, str]:
         """SHA-256 of files, without those that cannot be read; those that `fingerprint` knows are not read again."""

@@ -95,7 +95,7 @@ def _say_pictures_without_captions(recipe: Recipe, source: Pictures) -> None:
     folder = Path(recipe.corpus.root) / folder
     if spare := len(pictures_in(folder)[0].keys() - source.paths.keys()):
         every = command("index", recipe.file or recipe.name, "--pictures", str(folder))
-        info(f"{counted(spare, 'pictures')} of {folder} without a caption, or not readable, are left out; `{every}` "
+        info(f"left out: {counted(spare, 'pictures')} of {folder} without a caption, or not readable; `{every}` "
              "takes the former too")  # fmt: skip
 
 

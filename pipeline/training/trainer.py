@@ -141,6 +141,7 @@ def make_trainer(
             than this run has, or ones that would end with each training; or the environment has settings of Lightning.
     """
     _refuse_settings_of_environment()
+    _forget_other_runs(settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     if settings.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
@@ -207,6 +208,16 @@ def _refuse_settings_of_environment() -> None:
             f"the environment has {', '.join(sorted(named))}, by which Lightning would train otherwise than the recipe "
             f"says; unset {'it' if len(named) == 1 else 'them'}"
         )
+
+
+def _forget_other_runs(settings: TrainerSettings) -> None:
+    """Forget where the processes of another run meet, where Lightning itself starts all of this one, here.
+
+    They would wait for ones that never come, at an address or a port that may not be theirs.
+    """
+    if settings.num_nodes == 1 and "LOCAL_RANK" not in os.environ and not started_together():
+        for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "GROUP_RANK"):
+            os.environ.pop(name, None)
 
 
 def _share_gpu() -> None:

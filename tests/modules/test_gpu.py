@@ -1,4 +1,7 @@
-"""On a GPU the same comes out as on the CPU: translators, search, retrieval models, the index."""
+"""On a GPU the same comes out as on the CPU: translators, search, retrieval models, the index.
+
+Where torch sees no GPU, most of it runs on the stand-in of `tests/stand_in.py`: values, and which device has them.
+"""
 
 from pathlib import Path
 
@@ -7,6 +10,7 @@ import torch
 
 import modules.losses.cross_entropy
 import modules.search.scores
+from data.batches.retrieval import RetrievalData
 from data.batches.slots import parse_group
 from modules.layers.gru import both_ways
 from modules.layers.image_generator import (
@@ -20,6 +24,7 @@ from modules.layers.recurrent import states_to_the_right
 from modules.search.likelihood import likelihood_ranks
 from modules.search.reranking import exact_lists
 from modules.training.base import BatchModule
+from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation
 from modules.translators.beam import BeamSettings
 from modules.translators.noisy_channel import Channel
@@ -31,8 +36,8 @@ from tests.modules.retrieval_models.test_gxn import PATHS, Pictures
 from tests.modules.search import test_likelihood as likelihoods
 from tests.modules.search import test_ranking as ranking
 from tests.modules.small import Corpus, Diary, make_trainer
+from tests.stand_in import on_gpu, on_stand_in, stand_in
 
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 TRANSLATORS = [("bilstm", None), ("bilstm", 6), ("transformer", None), ("transformer", 6)]
 RETRIEVAL = [
     "san", "dan", "scan-t2i-avg", "scan-i2t-lse", "vse++", "oe", "vse-inf", "pivot-sym", "pivot-asym",
@@ -66,10 +71,11 @@ def translation(network: str, region_dim: int | None, agreement: float = 0.0) ->
 
 @pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
 @pytest.mark.parametrize(("smoothing", "agreement"), [(0.0, 0.0), (0.1, 0.0), (0.1, 5.0)])
-@on_gpu
-def test_translators_learn_the_same(network: str, region_dim: int | None, smoothing: float, agreement: float) -> None:
+def test_translators_learn_the_same(
+    gpu: str, network: str, region_dim: int | None, smoothing: float, agreement: float
+) -> None:
     found = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", gpu):
         module = translation(network, region_dim, agreement).to(device)
         batch = module.transfer_batch_to_device(sentences(region_dim), torch.device(device), 0)
         loss, words = module._cross_entropy(batch, smoothing)
@@ -97,11 +103,10 @@ def test_translators_learn_alike_in_bfloat16_in_many_parts(network: str, region_
     torch.testing.assert_close(found[1][1], found[0][1], rtol=0.0, atol=0.05 * largest)
 
 
-@on_gpu
-def test_two_passes_agree_the_same() -> None:
+def test_two_passes_agree_the_same(gpu: str) -> None:
     """Without dropout the passes of a translator are equal, and their discord is 0: here they are not."""
     found = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", gpu):
         torch.manual_seed(0)
         sizes = ((7, 12), (7, 12), (V, 12), (V,))
         inputs = [torch.randn(*size, dtype=torch.float64).to(device).requires_grad_() for size in sizes]
@@ -112,10 +117,9 @@ def test_two_passes_agree_the_same() -> None:
 
 
 @pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
-@on_gpu
-def test_translators_say_the_same(network: str, region_dim: int | None) -> None:
+def test_translators_say_the_same(gpu: str, network: str, region_dim: int | None) -> None:
     found = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", gpu):
         module = translation(network, region_dim).to(device).eval()
         batch = module.transfer_batch_to_device(sentences(region_dim), torch.device(device), 0)
         found.append(translate(module.translator, batch, BeamSettings(4), BEGIN, END))
@@ -125,10 +129,9 @@ def test_translators_say_the_same(network: str, region_dim: int | None) -> None:
 
 
 @pytest.mark.parametrize(("network", "region_dim"), TRANSLATORS)
-@on_gpu
-def test_a_channel_reranks_the_same(network: str, region_dim: int | None) -> None:
+def test_a_channel_reranks_the_same(gpu: str, network: str, region_dim: int | None) -> None:
     found = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", gpu):
         module, back = translation(network, region_dim), translation(network, None).translator
         features = {"logp": LogProbability(), "channel": Channel(back, list, list, BEGIN, END)}
         both = Reranker(module.translator, features, {"logp": 1.0, "channel": 0.5}, 4).to(device).eval()
@@ -140,10 +143,9 @@ def test_a_channel_reranks_the_same(network: str, region_dim: int | None) -> Non
 
 
 @pytest.mark.parametrize("name", RETRIEVAL)
-@on_gpu
-def test_retrieval_models_score_and_learn_the_same(name: str) -> None:
+def test_retrieval_models_score_and_learn_the_same(gpu: str, name: str) -> None:
     found = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", gpu):
         model = make(name).to(device)
         regions, mask, tokens = (tensor.detach().to(device) for tensor in make_batch())
         images = model.encode_images(regions, mask)
@@ -181,10 +183,9 @@ def test_recurrent_networks_are_not_run_in_float16() -> None:
     torch.testing.assert_close(states, torch.cat(both_ways(gru, words, torch.tensor([5, 2, 3])), -1))
 
 
-@on_gpu
-def test_a_decoder_learns_and_writes_the_same() -> None:
+def test_a_decoder_learns_and_writes_the_same(gpu: str) -> None:
     found, written = [], []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", gpu):
         decoder, words, vectors = (part.to(device) for part in decoding.make())
         tokens, languages = decoding.TOKENS.to(device), decoding.LANGUAGES.to(device)
         loss = decoder.surprise(words, vectors, tokens, decoding.LENGTHS, languages)
@@ -201,10 +202,9 @@ def test_a_decoder_learns_and_writes_the_same() -> None:
 
 
 @pytest.mark.parametrize("target", ["pixels", "regions"])
-@on_gpu
-def test_a_gan_learns_the_same(target: str) -> None:
+def test_a_gan_learns_the_same(gpu: str, target: str) -> None:
     found = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", gpu):
         torch.manual_seed(0)
         pair = (PictureGenerator(9, 4, 8), PictureDiscriminator(6, 4, 8)) if target == "pixels" else (
             RegionGenerator(9, 4, 7), RegionDiscriminator(6, 4, 7))  # fmt: skip
@@ -225,16 +225,19 @@ TRAINED = {name: (name, {}, {}) for name in RETRIEVAL} | {
 }
 
 
+def trained_of(corpus: Corpus, name: str) -> tuple[Retrieval, RetrievalData]:
+    model, options, settings = TRAINED[name]
+    module = corpus.module(model, options=options, **settings)
+    data = corpus.data(groups=[parse_group("en/human + de/human")])
+    data._batches["train"].pictures = Pictures()
+    return module, data
+
+
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize("name", TRAINED)
 @on_gpu
 def test_every_model_trains_and_is_tested(corpus: Corpus, name: str, precision: str) -> None:
-    model, options, settings = TRAINED[name]
-    module, diary = corpus.module(model, **settings), Diary()
-    module = type(module)(model, module.hparams["arguments"] | options, **{
-        key: value for key, value in module.hparams.items() if key not in ("model", "arguments")})  # fmt: skip
-    data = corpus.data(groups=[parse_group("en/human + de/human")])
-    data._batches["train"].pictures = Pictures()
+    (module, data), diary = trained_of(corpus, name), Diary()
     epochs = 8 + module.model.pretrain_epochs
     trainer = make_trainer(epochs, diary, accelerator="gpu", precision=precision, check_val_every_n_epoch=epochs)
     trainer.fit(module, data)
@@ -243,10 +246,20 @@ def test_every_model_trains_and_is_tested(corpus: Corpus, name: str, precision: 
     trainer.test(module, data, verbose=False)
 
 
-@on_gpu
-def test_a_decoder_reranks_the_same() -> None:
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_model_trains_on_the_stand_in_and_finds_there_what_it_finds_on_the_cpu(corpus: Corpus, name: str) -> None:
+    module, data = trained_of(corpus, name)
+    with stand_in():
+        trainer = make_trainer(1 + module.model.pretrain_epochs, limit_val_batches=0, **on_stand_in())
+        trainer.fit(module, data)
+        (there,) = trainer.test(module, data, verbose=False)
+    (here,) = make_trainer(1).test(module, data, verbose=False)
+    assert here == pytest.approx(there)
+
+
+def test_a_decoder_reranks_the_same(gpu: str) -> None:
     found = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", gpu):
         regions, words, _ = ranking.sets(4, 4, 6)
         sides = [tuple(one.to(device) for one in side) for side in (regions, words)]
         first = exact_lists(ranking.best_word_and_region, *ranking.whole(*sides), likelihoods.LINKS, 3)
@@ -280,6 +293,18 @@ def test_a_flat_index_on_the_gpu_finds_what_the_cpu_s_finds(tmp_path: Path) -> N
         read = VectorIndex.load(tmp_path, "a model", gpu)
         assert torch.equal(read.vectors(), gallery)
         assert torch.equal(read.search(queries, 1)[1], plain.search(queries, 1)[1])
+
+
+def test_tensors_of_two_devices_do_not_meet(gpu: str) -> None:
+    here, there = torch.arange(3.0), torch.arange(3.0, device=gpu)
+    rows = torch.tensor([0, 2], device=gpu)
+    for wrong in (lambda: here + there, lambda: torch.cat([there, here]), lambda: here[rows], lambda: there.numpy(),
+                  lambda: here.index_select(0, rows), lambda: torch.where(there > 1, here, there)):  # fmt: skip
+        with pytest.raises((RuntimeError, TypeError)):
+            wrong()
+    assert (there + torch.tensor(1)).tolist() == [1, 2, 3]  # single numbers may
+    assert there[rows.cpu()].cpu().numpy().tolist() == [0, 2]
+    assert torch.equal(here.copy_(there * 2), torch.tensor([0.0, 2.0, 4.0]))
 
 
 def test_lengths_stay_on_the_cpu() -> None:

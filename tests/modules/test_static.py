@@ -22,9 +22,10 @@ from modules.retrieval_models import model_class
 from modules.training.retrieval import Retrieval
 from modules.training.translation import Translation
 from tests.modules.cases import ON_REGIONS
-from tests.modules.test_gpu import TRANSLATORS, on_gpu, sentences, translation
+from tests.modules.test_gpu import TRANSLATORS, sentences, translation
 from tests.modules.training import test_gradient_cache as cached
 from tests.modules.training.test_gradient_cache import PLAIN
+from tests.stand_in import on_gpu
 
 D, V, L, LANGUAGES = 5, 15, 6, ["de", "en", "fr"]
 # (image, sentence, language); image 3 comes twice, 1 and 4 share a sentence, nothing is French

@@ -104,3 +104,12 @@ def test_types_that_an_image_must_have_and_must_not_have_are_named() -> None:
 def test_a_rank_without_an_image_takes_the_first_one_too() -> None:
     table = table_of([Caption(f"{n // 2}.jpg", f"{n}", "en", "a", "val") for n in range(4)])
     assert [list(Everything(table, 5, rank, 3)) for rank in range(3)] == [[[(0, 1)]], [[(2, 3)]], [[(0, 1)]]]
+
+
+def test_an_epoch_of_batches_that_a_small_group_cannot_fill_is_longer() -> None:
+    """A batch of 100 has 4 visits of one group, all that it has, and 50 of the other one: 100 are two batches."""
+    rows = [Caption(f"{image}", f"{image}-en", "en", f"a {image}", "train") for image in range(96)]
+    rows += [Caption(f"{image}", f"{image}-de", "de", f"ein {image}", "train") for image in range(4)]
+    batches = MixedBatches(table_of(rows), [parse_group("en/human"), parse_group("de/human")], 100, seed=1)
+    assert len(batches) == 2
+    assert [[len(part) for part in batch] for batch in batches] == [[50, 4], [50, 4]]

@@ -61,3 +61,14 @@ def test_a_sentence_twice_on_an_image_is_one_of_its_sentences(store: RegionStore
     assert len({sentence for _, sentence in own}) == 2
     assert [0, others[0]] in own
     assert [1, others[1]] in own
+
+
+def test_another_seed_draws_other_batches(store: RegionStore) -> None:
+    rows = [Caption(image, f"{image}{number}", "en", f"{number}", "train") for image in "abcde" for number in range(4)]
+
+    def drawn(seed: int) -> list[list[int]]:
+        """The captions of each batch of an epoch."""
+        data = RetrievalData(table_of(rows), store, Lengths(), [(EN,)], ["de", "en"], {}, 2, seed)
+        return [batch["caption_key"].tolist() for batch in data.train_dataloader()]
+
+    assert drawn(1) == drawn(1) != drawn(2)

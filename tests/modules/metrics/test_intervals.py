@@ -7,6 +7,7 @@ from scipy.stats import t
 from modules.metrics.intervals import (
     bootstrap_interval,
     difference,
+    gain_shifts,
     mean_interval,
     paired_difference,
     percentiles,
@@ -87,3 +88,11 @@ def test_a_difference_of_nothing_but_rounding_is_none(noise: float) -> None:
     resampled = torch.tensor([noise] * 50 + [1.0] * 950, dtype=torch.float64)
     found = difference(1.0, resampled)
     assert (found.low, found.p_value) == (0, 2 * 51 / 1001)
+
+
+def test_seeds_of_two_systems_that_are_not_paired_are_errors_of_their_own() -> None:
+    """The error of a difference is at least that of the less sure side: the two may not cancel."""
+    ours, theirs = torch.tensor([48.0, 50.0, 52.0]), torch.tensor([49.0, 51.0])
+    alone = seed_shifts(theirs, 1000, 0).abs().quantile(0.95)
+    assert gain_shifts(ours, theirs, 1000, 0).abs().quantile(0.95) >= alone
+    assert gain_shifts(theirs, ours, 1000, 0).abs().quantile(0.95) >= alone

@@ -149,3 +149,14 @@ def test_means_of_word_vectors() -> None:
 def test_of_two_pairs_there_is_no_interval() -> None:
     """Their r is 100 or -100 in each resample that has both."""
     assert pearson_interval([np.array([0.1, 0.2])], np.array([0.0, 5.0])) is None
+
+
+def test_seeds_that_differ_widen_an_interval_to_all_that_r_can_be() -> None:
+    """Two runs with r of 100 and about 50: Student's t of one degree of freedom leaves nothing out."""
+    gold = RNG.normal(size=400)
+    apart, alike = [gold, gold + 2 * RNG.normal(size=400)], [gold, gold]
+    found, sure = pearson_interval(apart, gold), pearson_interval(alike, gold)
+    assert found is not None
+    assert sure is not None
+    assert (found.low, found.high) == (-100, 100)
+    assert (sure.low, sure.high) == pytest.approx((100, 100))

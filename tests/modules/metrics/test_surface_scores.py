@@ -62,3 +62,12 @@ def test_chrf_of_a_poor_translation_and_ter_of_nothing() -> None:
     assert 0 < found["chrF"] < 5
     ter = SURFACE_MEASURES[-1]
     assert ter.score(ter.statistics(["", "a b"], ["", ""], False)).tolist() == [0, 100]
+
+
+def test_the_edit_rate_of_thai_is_by_letters_with_their_marks() -> None:
+    said, wanted = ["ผู้หญิงเดิน"], ["ผู้ชายเดิน"]
+    edits, letters = 3, 7  # ห ญิ ง for ช า ย, in ผู้ ช า ย เ ดิ น
+    assert translation_scores(said, wanted, said, wanted, True).ter == pytest.approx(100 * edits / letters)
+    ter = SURFACE_MEASURES[-1]
+    assert ter.statistics(said, wanted, True).tolist() == [[edits, letters]]
+    assert ter.statistics(said, wanted, False).tolist() == [[1, 1]]

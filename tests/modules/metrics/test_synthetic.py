@@ -40,3 +40,20 @@ def test_gains_of_own_images_are_of_all_sentences() -> None:
     assert scores["own_ambiguous"] == pytest.approx(100 * 2 / 3)
     assert (scores["other_ambiguous"], scores["own-other_ambiguous"]) == pytest.approx((0, 100 * 2 / 3))
     assert [scores[f"{name}_loglik"] for name in ("own", "other", "own-other")] == pytest.approx([-0.75, -1, 0.25])
+
+
+def test_sentences_of_an_image_are_resampled_together() -> None:
+    """Each sentence twice, of the same image: figures and intervals are those of each once."""
+    wanted = [f"ein hund rennt über wiese {number}" for number in range(12)]
+    other = [text if number % 3 else "ein tier" for number, text in enumerate(wanted)]
+    images, to_choose = [f"{number}.jpg" for number in range(12)], [[]] * 12
+
+    def scores(times: int) -> dict[str, float]:
+        """Of each sentence so many times, one behind the other."""
+        likelihoods = torch.stack([-torch.arange(12.0), torch.full((12,), 5.0)], 1)
+        own = wanted * times, (likelihoods + torch.tensor([1.0, 0.0])).repeat(times, 1)
+        kinds = {"own": own, "other": (other * times, likelihoods.repeat(times, 1))}
+        return gains_of_own_images(kinds, wanted * times, to_choose * times, images * times)
+
+    assert scores(3) == pytest.approx(scores(1))
+    assert scores(1)["own-other_bleu_low"] < scores(1)["own-other_bleu"] - 5

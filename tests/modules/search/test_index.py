@@ -232,3 +232,11 @@ def test_arrays_of_numpy_and_names_of_folders_are_taken(tmp_path: Path) -> None:
     ]  # fmt: skip
     with pytest.raises(ModelError, match=r"k is 1\.5; expected a whole number"):
         index.search(torch.eye(3), 1.5)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_full_disk_is_told_in_the_words_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / index_module._INDEX).symlink_to("/dev/full")
+    with pytest.raises(OSError) as raised:
+        VectorIndex(F.normalize(torch.randn(2000, 64)), "flat", gpu=-1).save(tmp_path, "model")
+    assert raised.value.strerror == "No space left on device"

@@ -145,3 +145,26 @@ def test_a_caption_of_another_image_is_refused() -> None:
     regions, words, _ = sets(0, 9, 23)
     with pytest.raises(ModelError, match="caption 0 names image 9, but there are 9"):
         exact_lists(best_word_and_region, Encodings.of(regions), Encodings.of(words), torch.full((23,), 9), 2)
+
+
+class Given:
+    """Probabilities that are given, in place of a decoder's."""
+
+    def __init__(self, scores: Tensor) -> None:
+        self.scores = scores
+
+    def of_pairs(self, images: Tensor, captions: Tensor) -> Tensor:
+        return self.scores[images, captions]
+
+    def of_captions(self, images: Tensor) -> Tensor:
+        return torch.zeros(self.scores.shape[1])
+
+
+@pytest.mark.parametrize(("above", "rank"), [(2e-5, 2), (2e-4, 1)])
+def test_scores_that_differ_by_their_batch_alone_are_ties(above: float, rank: int) -> None:
+    scores = torch.tensor([[0.5, 0.5 - above], [0.5 - above, 0.5]])
+    lists = FirstLists(
+        *2 * [torch.tensor([[0, 1], [1, 0]])], RetrievalRanks(*2 * [torch.ones(2).long()], torch.arange(2))
+    )
+    found = likelihood_ranks(Given(scores), lists, torch.arange(2), torch.arange(1))  # type: ignore[arg-type]
+    assert found.text_to_image.tolist() == found.image_to_text.tolist() == [rank, rank]

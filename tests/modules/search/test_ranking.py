@@ -331,3 +331,14 @@ def test_links_to_no_image_are_told_by_each_way(link: int) -> None:
                  lambda: exact_ranks(inner_product, *whole(one_vector(image), one_vector(image)), links)):  # fmt: skip
         with pytest.raises(ModelError, match=f"caption 1 names image {link}, but there are 3"):
             rank()
+
+
+def test_an_image_s_own_captions_that_tie_by_rounding_are_none_before_its_best_one() -> None:
+    images = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    captions = torch.tensor([[1.0, 0.0], [1 - 1.2e-7, 0.0], [1 - 2.4e-7, 0.0], [0.0, 1.0]])
+    links = torch.tensor([0, 0, 0, 1])
+    by_index, by_blocks = (
+        ranks_by_index(images, captions, links),
+        exact_ranks(inner_product, *whole(one_vector(images), one_vector(captions)), links),
+    )
+    assert by_index.image_to_text.tolist() == by_blocks.image_to_text.tolist() == [1, 1]

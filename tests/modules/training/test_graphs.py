@@ -29,7 +29,8 @@ from modules.training.translation import Translation
 from pipeline.recipes.trainer_settings import TrainerSettings
 from pipeline.training.trainer import wants_graphs
 from tests.modules.small import Corpus, make_trainer
-from tests.modules.test_gpu import RETRIEVAL, TRANSLATORS, on_gpu
+from tests.modules.test_gpu import RETRIEVAL, TRANSLATORS
+from tests.stand_in import on_gpu
 
 V = 40
 SIZES = {"region_dim": 4, "vocabulary_size": 9, "languages": ["en"], "dim": 6, "word_dim": 4}

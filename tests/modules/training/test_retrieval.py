@@ -81,6 +81,13 @@ def test_warm_up_ends_and_the_rate_drops_at_their_epochs(corpus) -> None:
     assert [rate for (rate,) in diary.rates] == pytest.approx([0.01] * 3 + [0.001] * 2)
 
 
+def test_epochs_of_pre_training_do_not_count_for_the_drop_of_the_rate(corpus) -> None:
+    module, diary = make_module(corpus, "mule", decay_epoch=2, decay=0.1), Diary()
+    module.model.pretrain_epochs = 2
+    make_trainer(5, diary, limit_val_batches=0).fit(module, make_data(corpus, steps=1))
+    assert [rates[0] for rates in diary.rates] == pytest.approx([0.01] * 4 + [0.001])
+
+
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_the_learning_rate_rises_step_by_step_and_drops_as_without_a_warm_up(corpus, steps: int) -> None:
     class Rates(Callback):

@@ -31,6 +31,11 @@ def test_scores_are_means_over_runs_and_gains_are_over_the_first_system(images: 
     assert figures["ours | BLEU | own"] == scored[1].value
 
 
+def test_the_gain_of_each_system_is_over_the_first_one() -> None:
+    scored = compare({"base": [BASE], "ours": [ONE, OTHER], "again": [BASE]}, WANTED, None, False, 50)
+    assert [one.gain.value for one in scored if one.system == "again"] == [0, 0, 0]
+
+
 def test_the_best_tuning_is_that_of_the_highest_bleu() -> None:
     tuning = Tuning(["length", "log p"], np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.array([20.0, 31.0, 30.0]))
     assert tuning.best == {"length": 3.0, "log p": 4.0}

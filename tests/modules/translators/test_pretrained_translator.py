@@ -1,5 +1,6 @@
 """Pretrained translators: small ones with random weights, beside the library's own search of one sentence at a time."""
 
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -106,6 +107,16 @@ def test_samples_are_drawn_by_seed_and_temperature(loaded) -> None:
     assert drawn(samples=2, seed=1) == drawn(samples=2, seed=1) != drawn(samples=2, seed=2)
     greedy = [[one.tokens for one in some] for some in translator.search(batch, BeamSettings(1, max_ratio=SHORT))]
     assert drawn(temperature=1e-6) == greedy
+
+
+@pytest.mark.parametrize("search", [BeamSettings(3, max_ratio=SHORT), SampleSettings(2, max_ratio=SHORT, seed=1)])
+def test_a_gpu_finds_the_same(gpu: str, loaded, search) -> None:
+    tokens, model = loaded
+    found = []
+    for device in ("cpu", gpu):
+        batch = {name: tensor.to(device) for name, tensor in batch_of(tokens, TEXTS).items()}
+        found.append([[one.tokens for one in row] for row in copy.deepcopy(model).to(device).search(batch, search)])
+    assert found[1] == found[0]
 
 
 def test_its_lists_can_be_reranked(loaded) -> None:

@@ -291,3 +291,10 @@ def test_a_recipe_where_none_is_expected_is_told_its_option(capsys) -> None:
                         (["search", "ein", "Hund"], "(Hund); put the query in quotation marks")):  # fmt: skip
         assert main(words) == 2
         assert capsys.readouterr().err.strip().endswith(more)
+
+
+def test_a_backend_of_matplotlib_that_is_none_stops_nothing() -> None:
+    environment = os.environ | {"MPLBACKEND": "Qt4Agg", "PYTHONPATH": str(ROOT)}
+    code = "import pipeline.cli, matplotlib; print(matplotlib.rcParams['backend'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "agg", done.stderr[-500:]

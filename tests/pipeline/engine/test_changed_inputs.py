@@ -10,7 +10,9 @@ import pytest
 from data.errors import DataError
 from pipeline.corpus import prepare
 from pipeline.engine.artifacts import read_json, read_manifest, read_rows
+from pipeline.engine.job import Job
 from pipeline.engine.machine_errors import line_of, of_machine
+from pipeline.engine.perform import perform
 from pipeline.engine.workspace import Workspace
 from pipeline.errors import RecipeError
 from pipeline.gallery.generation import read_pointer
@@ -65,6 +67,22 @@ def test_files_that_change_while_they_are_read_leave_nothing(
     texts = (ran(workspace, prepare.corpus_job(recipe_of(folder), workspace)) / "captions.parquet").read_bytes()
     anew = Workspace(tmp_path / "anew")
     assert (ran(anew, prepare.corpus_job(recipe_of(folder), anew)) / "captions.parquet").read_bytes() == texts
+
+
+@pytest.mark.parametrize("change", [lambda path: path.write_text("other words"), Path.unlink])
+def test_a_job_does_not_begin_with_other_files_than_those_of_its_key(tmp_path: Path, change) -> None:
+    path, workspace = tmp_path / "words.vec", Workspace(tmp_path / "artifacts")
+    path.write_text("words")
+    read = {"word_vectors": {"en": workspace.fingerprint([path])}}
+    jobs = [Job(name, "vse", 1, settings, {}, lambda folder, inputs: {}) for name, settings in (("a", read), ("b", {}))]
+    change(path)
+    with pytest.raises(RecipeError, match=r"words\.vec"):
+        perform(jobs[0], workspace)
+    assert not workspace.done(jobs[0])
+    assert not workspace.partial(jobs[0]).exists()
+    assert perform(jobs[1], workspace)  # it reads no file
+    path.write_text("words")
+    assert perform(jobs[0], workspace)
 
 
 def test_pictures_of_a_folder_that_is_moved_are_found_again(folder: Path, tmp_path: Path) -> None:

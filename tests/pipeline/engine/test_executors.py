@@ -322,7 +322,7 @@ def test_the_cpu_time_of_the_whole_run_is_asked_before_its_processes_end(monkeyp
     monkeypatch.setattr(cost, "cpu_seconds", lambda running: asked.append(f"running: {running}") or 7.0)
     assert main(["all", "scenes"]) == 0
     assert asked == ["running: True", "ended"]
-    assert capsys.readouterr().out.rstrip().endswith("7 s of CPU time")
+    assert capsys.readouterr().out.rstrip().endswith("(7 s of CPU time)")
 
 
 def test_what_starts_all_ranks_together_goes_on_alone(monkeypatch) -> None:

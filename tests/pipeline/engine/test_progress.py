@@ -205,7 +205,7 @@ def test_a_run_ends_with_a_summary_in_a_few_lines(run) -> None:
     assert index.endswith(recipe)
     assert re.fullmatch(r"bildwort app .*artifacts/tiny/gallery", app)
     assert following.endswith(", `bildwort tensorboard` (training curves)")
-    assert re.fullmatch(r"in all \d+ (s|min), \d+ (s|min) of CPU time", cost)
+    assert re.fullmatch(r"in all \d+ (s|min) \(\d+ (s|min) of CPU time\)", cost)
 
 
 def test_called_by_make_it_names_targets_of_make(run, monkeypatch, capsys) -> None:

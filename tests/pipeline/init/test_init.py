@@ -70,6 +70,7 @@ def test_a_tsv_in_two_languages_with_splits_needs_no_translator(tmp_path: Path, 
     assert sorted(recipe.vse.test) == ["de", "en"]
     assert recipe.mmt.systems == recipe.augment.paths == []
     assert recipe.regions.model is None
+    assert "by the translator" not in (tmp_path / "work" / "made.yaml").read_text()
     assert captions_of(tmp_path / "work")["captions"] == 2 * COUNT
     other = tmp_path / "other"
     line = refused(other, capsys, str(tmp_path / "mine"), "--to", "de")

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from modules.training.ranked import EncodedModule
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.trainer_settings import TrainerSettings
+from pipeline.retrieval import reranking
 from pipeline.retrieval.ranks import ModelTest, encode_split, read_ranks
 from pipeline.training.model_files import load_model
 from tests.modules.search.test_ranking import assert_same
@@ -85,6 +87,37 @@ def test_ranks_of_the_whole_gallery_are_those_of_the_decoder_alone(made: Tiny, g
         one = encoded[language]
         plain = exact_ranks(one.similarity, one.images, one.captions, links)
         assert_same(plain, read_ranks(trained, language))
+
+
+def test_of_two_the_others_keep_their_ranks(made: Tiny, tmp_path: Path) -> None:
+    two = made.without(tmp_path / "two", "likelihood-*")
+    assert two.main("vse", *GXN, ON, "--vse.first_k=2") == 0
+    folder = two.job("likelihood-gxn-both-1")
+    key = json.loads((folder / "manifest.json").read_text())["inputs"]["model"]["key"]
+    for language in ("en", "de"):
+        found = read_ranks(folder, language)
+        plain = read_ranks(two.workspace.root / "jobs" / "vse-gxn-both-1" / key, language)
+        for ours, theirs in ((found.text_to_image, plain.text_to_image), (found.image_to_text, plain.image_to_text)):
+            assert torch.equal(ours > 2, theirs > 2)
+            assert torch.equal(ours[theirs > 2], theirs[theirs > 2])
+
+
+def test_what_is_usual_is_estimated_by_training_images(made: Tiny, tmp_path: Path, monkeypatch) -> None:
+    samples, rank = [], reranking.likelihood_ranks
+
+    def watched(likelihood, first, images, sample):
+        samples.append(sample.tolist())
+        return rank(likelihood, first, images, sample)
+
+    monkeypatch.setattr(reranking, "likelihood_ranks", watched)
+    monkeypatch.setattr(reranking, "SAMPLE", 5)
+    (row,) = Graph(made.recipe(*GXN, ON), made.workspace).rows
+    with at(tmp_path):
+        row.job.run(tmp_path, {name: made.workspace.folder(source) for name, source in row.job.inputs.items()})
+    training = list(dict.fromkeys(one["image_id"] for one in made.captions("corpus") if one["split"] == "train"))
+    places = np.linspace(0, len(training) - 1, 5).round().astype(int)
+    ids = RegionStore(made.job("corpus") / "regions").ids
+    assert [[ids[number] for number in sample] for sample in samples] == 2 * [[training[place] for place in places]]
 
 
 def test_the_report_names_it_and_lists_no_captions(made: Tiny) -> None:

@@ -46,3 +46,10 @@ def test_a_fusion_counts_scores_that_differ_by_rounding_alone_as_ties(tiny: Tiny
         figures = job.run(tmp_path, {name: tiny.workspace.folder(source) for name, source in job.inputs.items()})
     assert figures["test"]["en"]["t2i_r1"] == figures["test"]["en"]["i2t_r1"] == 0
     assert read_ranks(tmp_path, "en").text_to_image.unique().tolist() == [len(read_ranks(tmp_path, "en").image_to_text)]
+
+
+def test_members_of_a_fusion_have_the_seeds_that_they_name(fresh: Tiny) -> None:
+    (row,) = Graph(fresh.recipe("--vse.only=[human]", "--vse.fuse=[san@7, dan, san@2]"), fresh.workspace).rows
+    trained = [row.job.inputs[f"{number}:model"] for number in range(3)]
+    assert [job.name for job in trained] == ["vse-san-human-7", "vse-dan-human-1", "vse-san-human-2"]
+    assert [job.settings["seed"] for job in trained] == [7, 1, 2]

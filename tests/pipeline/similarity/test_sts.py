@@ -9,7 +9,9 @@ import pytest
 import torch
 from scipy.stats import pearsonr
 
-from data.evaluation.sts import gold_file, read_sts
+from data.evaluation.sts import SentencePairs, gold_file, read_sts
+from data.text.sentences import sentence_hash
+from modules.metrics.sentence_similarity import pearson_interval, tf_idf_similarity
 from pipeline.errors import RecipeError
 from pipeline.graph import Graph
 from pipeline.recipes.loading import load_recipe
@@ -17,6 +19,7 @@ from pipeline.reporting.records import finished_records
 from pipeline.reporting.results import Figures
 from pipeline.reporting.sts import sts_tables, sts_variants
 from pipeline.similarity import models
+from pipeline.similarity.baselines import BASELINES
 from pipeline.similarity.models import can_run, sts_rows
 from pipeline.similarity.sets import read_tested
 from pipeline.training.model_files import load_model
@@ -80,11 +83,14 @@ def test_figures_are_those_of_the_model_pair_by_pair_whole_and_clean(made: Tiny)
 def test_a_synthetic_caption_makes_a_pair_unclean_for_the_row_that_reads_it(made: Tiny, tmp_path: Path) -> None:
     other = made.without(tmp_path, "sts-*")
     written = next(row["text"] for row in other.captions("synthetic-mmt-en-de-en") if row["text"])
-    write(other.folder, [("xx yy", "yy zz"), (f"{written}.", "xx"), ("zz xx", "zz yy xx")])
+    human = [row for row in other.captions("corpus") if row["language"] == "en"]
+    trained = {sentence_hash(row["text"]) for row in human if row["split"] == "train"}
+    tested = next(row["text"] for row in human if row["split"] == "test" and sentence_hash(row["text"]) not in trained)
+    write(other.folder, [("xx yy", "yy zz"), (f"{written}.", "xx"), ("zz xx", "zz yy xx"), (tested, "yy xx")])
     assert other.main("sts", *options(other)) == 0
     clean = {row: read_tested(other.job(f"sts-san-{row}-1"), "made").clean.tolist() for row in ("human", "mmt-fb")}
-    assert clean["mmt-fb"] == [True, False, True]
-    assert clean["human"][::2] == [True, True]
+    assert clean["mmt-fb"] == [True, False, True, True]
+    assert [clean["human"][place] for place in (0, 2, 3)] == [True, True, True]
 
 
 def test_a_second_run_does_nothing_and_prints_the_same_tables(made: Tiny, capsys) -> None:
@@ -115,6 +121,26 @@ def test_the_report_has_the_table_and_rows_with_intervals(made: Tiny) -> None:
     row = next(row for row in found if (row["system"], row["source"], row["split"]) == ("san", "human", "made"))
     assert (row["task"], row["language"], row["n"], row["seeds"]) == ("sts", "en", CLEAN + 2, 1)
     assert row["low"] < row["value"] < row["high"]
+
+
+def test_the_interval_of_the_clean_part_is_of_its_own_pairs(made: Tiny) -> None:
+    figures = Figures(Graph(made.recipe(*options(made)), made.workspace), [])
+    sts_tables(figures, sts_rows(figures.graph))
+    tested = read_tested(made.job("sts-san-human-1"), "made")
+    for split, clean in (("made", False), ("made-clean", True)):
+        prediction, gold = tested.part(clean)
+        expected = pearson_interval([prediction], gold, figures.recipe.report.resamples)
+        assert expected is not None
+        (row,) = (one for one in figures.results if (one.split, one.source, one.system) == (split, "human", "san"))
+        assert (row.value, row.low, row.high) == pytest.approx(tuple(expected), abs=1e-4)
+
+
+def test_baselines_of_chinese_compare_letters() -> None:
+    pairs = {"made": SentencePairs(["红色的狗"], ["狗。"], [1.0])}
+    found = BASELINES["TF-IDF"]({}, pairs, ["红色的狗", "蓝色的猫"], "zh")["made"]
+    letters = tf_idf_similarity(["红 色 的 狗", "蓝 色 的 猫"], ["红 色 的 狗"], ["狗 。"])
+    assert found == pytest.approx(letters)
+    assert found[0] > 0.3
 
 
 def test_records_fill_the_table_when_the_artifacts_are_gone(made: Tiny, workspace) -> None:

@@ -220,3 +220,19 @@ def test_settings_of_lightning_in_the_environment_are_refused(monkeypatch) -> No
         make_trainer(settings)
     monkeypatch.setenv("PL_TRAINER_LIMIT_TRAIN_BATCHES", "")  # as Lightning sees it: not set
     assert make_trainer(settings).limit_train_batches == 1.0
+
+
+def test_processes_of_one_machine_do_not_look_for_those_of_another_run(monkeypatch) -> None:
+    """`MASTER_ADDR` of a run before would let them wait for half an hour for another machine."""
+    settings = TrainerSettings(accelerator="cpu", devices=2, progress=False)
+    for name, value in (("MASTER_ADDR", "10.255.255.1"), ("MASTER_PORT", "none"), ("NODE_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    for name in ("LOCAL_RANK", "GROUP_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    trainer = make_trainer(settings)
+    place = trainer.strategy.cluster_environment
+    assert (place.main_address, trainer.global_rank) == ("127.0.0.1", 0)
+    assert place.main_port > 0
+    for name, value in (("LOCAL_RANK", "0"), ("MASTER_ADDR", "10.255.255.1")):  # a launcher has started it
+        monkeypatch.setenv(name, value)
+    assert make_trainer(settings).strategy.cluster_environment.main_address == "10.255.255.1"
