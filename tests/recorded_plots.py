@@ -180,7 +180,7 @@ def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = 
         axis: unit, and what dots and lines mean.
         parts: the panels.
         start: draw bars from here on a common logarithmic axis, in another colour if they go to the left; else dots
-            with intervals, on axes that have the same length but may begin elsewhere.
+            with intervals, on the same axis, or where the panels' figures are apart on axes of the same length.
     """
     counts = [len(part.marks) for part in parts]
     figure = Figure((WIDTH, 0.8 + 0.5 * len(parts) + 0.25 * sum(counts)), layout="constrained")
@@ -189,6 +189,8 @@ def panels(title: str, axis: str, parts: Sequence[Panel], start: float | None = 
     columns = figure.subplots(len(parts), squeeze=False, sharex=start is not None, height_ratios=heights)[:, 0]
     ends = [([mark.ends() for mark in part.marks]) for part in parts]
     spans = [(min(low for low, _ in pairs), max(high for _, high in pairs)) for pairs in ends]
+    if max(low for low, _ in spans) < min(high for _, high in spans):
+        spans = [(min(low for low, _ in spans), max(high for _, high in spans))] * len(spans)
     length = max(max(1.1 * (high - low), _LEAST * high) for low, high in spans)
     for axes, part, (low, high) in zip(columns, parts, spans, strict=True):
         draw_rows(axes, part.title, [(mark.label, mark.value) for mark in part.marks])

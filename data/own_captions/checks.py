@@ -45,7 +45,8 @@ def require_usable(found: FoundCaptions, corpus: Corpus) -> None:
         places = {
             name: corpus.place(one, one.language) if corpus.place else str(where) for name, one in without.items()
         }
-        raise BadLinesError([f"{place}: no picture {name!r} in {folder}; put it there, or leave its captions out"
+        raise BadLinesError([f"{place}: no picture {name!r} in {folder}; put it there, or leave its captions out, "
+                             "or all such captions by --skip-missing"
                              for name, place in reversed(places.items())])  # fmt: skip
     if len(images) < _LEAST:
         pictures = "1 picture" if len(images) == 1 else f"{len(images)} pictures"

@@ -55,6 +55,14 @@ def init(
     languages: Annotated[
         str | None, typer.Option(help="languages of the captions, en,de …; default: those of the files, else detected")
     ] = None,
+    skip_missing: Annotated[
+        bool,
+        typer.Option(
+            "--skip-missing",
+            help="leave out captions of pictures that are not there, and pictures that cannot be read "
+            "(corpus.unreadable: skip)",
+        ),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="replace the recipe, and the data that init has written")
     ] = False,
@@ -63,7 +71,7 @@ def init(
     refuse_settings(ctx)
     from pipeline.init.command import InitOptions, init
 
-    options = InitOptions(captions, output, backbone, translator, to, listed(languages or ""), force)
+    options = InitOptions(captions, output, backbone, translator, to, listed(languages or ""), skip_missing, force)
     init(source, options, open_workspace().root)
 
 

@@ -43,6 +43,7 @@ class InitOptions:
     translator: str | None = None
     to: str | None = None
     languages: Sequence[str] = ()
+    skip_missing: bool = False
     force: bool = False
 
 
@@ -79,7 +80,8 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
             raise RecipeError(f"results would go to {artifacts}, among the pictures; start it from another folder, or "
                               "set BILDWORT_ARTIFACTS to one")  # fmt: skip
         try:
-            found, corpus = read_found(found)
+            advice = None if options.skip_missing else f", or all such lines out by {flag('--skip-missing')}"
+            found, corpus = read_found(found, advice)
             require_usable(found, corpus)
         except DataError as error:
             raise as_of_source(error, found.captions, source) if written else error from None

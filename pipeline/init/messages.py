@@ -84,6 +84,8 @@ def _left_out(plan: Plan) -> Iterator[str]:
     if NO_CAPTION not in left:
         left[EMPTY] = plan.corpus.empty
     left.setdefault(UNNAMED, plan.corpus.unnamed)
+    left["lines whose picture is not there"] = [line.partition(": ")[0] for line in plan.corpus.missing]
+    left["missing or unreadable pictures"] = [line.partition(": ")[0] for line in plan.corpus.unreadable]
     for what, where in left.items():
         if where:
             yield f"left out  {counted(len(where), what)}: {_first(where)}"

@@ -81,6 +81,24 @@ def test_a_tsv_in_two_languages_with_splits_needs_no_translator(tmp_path: Path, 
     assert "name another language by --to" in line
 
 
+def test_captions_of_pictures_that_are_not_there_are_left_out_where_it_is_asked_for(tmp_path: Path, capsys) -> None:
+    mine, options = tmp_path / "mine", ("--backbone", "built-in", "--translator", "none")
+    names = draw_pictures(mine, COUNT)
+    write_tsv(mine / "captions.tsv", names | {"gone.png": "The dog is away", "lost.png": "A cat is away"})
+    (mine / "3.png").write_bytes(b"cut off")
+    assert run(tmp_path, "init", str(mine), *options) == 1
+    assert capsys.readouterr().err.count("--skip-missing") == 2
+    made(tmp_path / "work", str(mine), *options, "--skip-missing")
+    told = capsys.readouterr().out.replace(f"{mine}/", "")
+    assert "left out  2 lines whose picture is not there: captions.tsv:31, captions.tsv:32" in told
+    assert "left out  1 missing or unreadable picture: 3.png" in told
+    assert captions_of(tmp_path / "work")["captions"] == COUNT - 1
+    (mine / "captions.tsv").unlink()
+    write_coco(mine / "captions.json", names | {"gone.png": "The dog is away"})
+    made(tmp_path / "coco", str(mine), *options, "--skip-missing")
+    assert captions_of(tmp_path / "coco")["captions"] == 2 * (COUNT - 1)
+
+
 @pytest.mark.slow
 def test_json_of_coco_s_and_of_karpathy_s_form(tmp_path: Path, dino: Path, capsys) -> None:
     names = draw_pictures(tmp_path / "mine" / "images", COUNT)
