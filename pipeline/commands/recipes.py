@@ -56,12 +56,7 @@ def init(
         str | None, typer.Option(help="languages of the captions, en,de …; default: those of the files, else detected")
     ] = None,
     skip_missing: Annotated[
-        bool,
-        typer.Option(
-            "--skip-missing",
-            help="leave out captions of pictures that are not there, and pictures that cannot be read "
-            "(corpus.unreadable: skip)",
-        ),
+        bool, typer.Option("--skip-missing", help="leave out captions whose picture is not there or cannot be read")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="replace the recipe, and the data that init has written")

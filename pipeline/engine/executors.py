@@ -95,12 +95,12 @@ class LocalProcesses(ProcessPoolExecutor, JobExecutor):
         if self._forked:
             from multiprocessing import forkserver  # not on Windows
 
-            with _interrupts_blocked(), _starting():
+            with _starting():
                 forkserver.ensure_running()
 
     def submit(self, *args: Any, **kwargs: Any) -> Future:
         """Perform a call in one of the processes, which is started if need be; Ctrl-C meets none that is starting."""
-        with _interrupts_blocked(), _starting():
+        with _starting():
             return super().submit(*args, **kwargs)
 
     def stop(self) -> None:
@@ -122,19 +122,6 @@ def be_quiet() -> None:
     CONSOLE.quiet = True
 
 
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Let Ctrl-C wait; processes that are started meanwhile let it wait too (not on Windows)."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def own_modules() -> dict[str, str]:
     """The environment of a Python process that finds modules where this one does, and not in its current folder.
 
@@ -145,15 +132,19 @@ def own_modules() -> dict[str, str]:
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """Let processes that are started find modules where this one does."""
-    before, own = dict(os.environ), own_modules()
+    """Let Ctrl-C wait, here and (not on Windows) in started processes, which find modules where this one does."""
+    masks, own = hasattr(signal, "pthread_sigmask"), own_modules()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else set()
+    before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     try:
         yield
     finally:
-        for name in own:
+        for name, value in before.items():
             os.environ.pop(name)
-        os.environ.update({name: before[name] for name in own if name in before})
+            os.environ.update({} if value is None else {name: value})
+        if masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _begin(gpus: "SimpleQueue[tuple[str, int] | None]", environment: Mapping[str, str]) -> None:
