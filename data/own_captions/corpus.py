@@ -8,7 +8,6 @@ from typing import Any
 from data.captions.table import SPLITS
 from data.corpora import Corpus
 from data.corpora.registry import CORPORA
-from data.corpora.subset import without_unreadable
 from data.own_captions.detection import FoundCaptions
 
 _SHARES = (0.1, 0.15, 0.2, 0.3)  # of the pictures for validation, and for the test
@@ -17,15 +16,11 @@ _OF_MANY = 0.3  # share of the pictures that have captions in a language
 _ENOUGH = 3  # pictures of the validation, and of the test
 
 
-def read_found(found: FoundCaptions, advice: str | None = "") -> tuple[FoundCaptions, Corpus]:
+def read_found(found: FoundCaptions) -> tuple[FoundCaptions, Corpus]:
     """What was found, with its label and the sizes of drawn splits; and its corpus.
 
-    Args:
-        advice: what else can be done about captions of pictures that are not there, at the end of their error; None:
-            they are left out, and so are pictures that cannot be read.
-
     Raises:
-        DataError: the captions cannot be read, or name a picture that is not there.
+        DataError: the captions cannot be read.
     """
     count, choices = len({*found.names}), list[dict[str, Any]]([{}])
     if found.drawn and found.corpus["name"] == "folder":
@@ -35,21 +30,17 @@ def read_found(found: FoundCaptions, advice: str | None = "") -> tuple[FoundCapt
         choices = [{"task": "drawn", "drawn": min(_MOST_DRAWN, max(1, round(_SHARES[0] * count)))}]
     for choice in choices:
         settings = found.corpus | {"label": found.root.name or "pictures"} | choice
-        corpus = _corpus(settings, found.root, advice)
+        corpus = _corpus(settings, found.root)
         if _can_be_tested(corpus):
             break
-    return replace(found, corpus=settings if advice is not None else settings | {"unreadable": "skip"}), corpus
+    return replace(found, corpus=settings), corpus
 
 
-def _corpus(settings: dict[str, Any], root: Path, advice: str | None) -> Corpus:
-    """The corpus of these settings, whose pictures are there."""
+def _corpus(settings: dict[str, Any], root: Path) -> Corpus:
+    """The corpus of these settings."""
     reader = CORPORA[settings["name"]]
     options = reader.settings(**{key: value for key, value in settings.items() if key != "name"})
-    corpus = reader.read(options, root, root)
-    if advice is None:
-        return without_unreadable(corpus)
-    corpus.require_pictures(advice)
-    return corpus
+    return reader.read(options, root, root)
 
 
 def _can_be_tested(corpus: Corpus) -> bool:

@@ -45,6 +45,7 @@ def set_of_folder(folder: Path, split: str | None) -> EvaluationSet:
         )
     captions = folder / "captions.tsv"
     _, corpus = read_found(look_at(folder, captions if captions.is_file() else None))
+    corpus.require_pictures()
     on = EvaluationSet.of_split(str(folder), split, corpus.captions, corpus.pictures)
     unread = unreadable({name: on.pictures[name] for name in on.images if name in on.pictures}, whole=True)
     if broken := list(unread.values()):

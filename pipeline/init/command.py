@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from data.corpora import Corpus
+from data.corpora.subset import without_unreadable
 from data.errors import DataError
 from data.own_captions.checks import as_of_source, require_usable
 from data.own_captions.corpus import read_found
@@ -80,8 +81,11 @@ def init(source: str, options: InitOptions, artifacts: Path) -> None:
             raise RecipeError(f"results would go to {artifacts}, among the pictures; start it from another folder, or "
                               "set BILDWORT_ARTIFACTS to one")  # fmt: skip
         try:
-            advice = None if options.skip_missing else f", or all such lines out by {flag('--skip-missing')}"
-            found, corpus = read_found(found, advice)
+            found, corpus = read_found(found)
+            if options.skip_missing:
+                found.corpus["unreadable"], corpus = "skip", without_unreadable(corpus)
+            else:
+                corpus.require_pictures(f", or all such lines out by {flag('--skip-missing')}")
             require_usable(found, corpus)
         except DataError as error:
             raise as_of_source(error, found.captions, source) if written else error from None
