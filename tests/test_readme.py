@@ -7,7 +7,9 @@ import runpy
 
 import pytest
 import yaml
+from torch.nn import BatchNorm1d
 
+from modules.retrieval_models import MODELS, build_model, model_class
 from pipeline.cli import split_settings
 from pipeline.recipes.documentation import documented_keys
 from pipeline.recipes.loading import CONFIGS, load_recipe
@@ -57,6 +59,22 @@ def test_every_make_target_is_listed_by_help():
     assert documented | {"help"} >= TARGETS
 
 
+def test_the_page_of_commands_names_each_target_that_runs_a_command():
+    named = set(re.findall(r"^([a-z]+):.*\n(?:\t.*\n)*?\t@\$\(PIPELINE\) \1\b", MAKEFILE, re.M))
+    (told,) = re.findall(r"(`make report`.*?) run the command of the same name", PAGES[".docs/pages/running.md"])
+    assert len(named) > 8
+    assert named == set(re.findall(r"`(?:make )?([a-z]+)`", told))
+
+
+def test_the_page_of_many_gpus_names_the_models_with_batch_normalisation():
+    model_class("san")  # registers all
+    sizes = {"region_dim": 8, "vocabulary_size": 20, "languages": ["en", "de"], "dim": 8, "word_dim": 8}
+    models = {name: build_model(name, **sizes) for name in MODELS if name != "dual-encoder"}
+    normed = {name for name, model in models.items() if any(isinstance(part, BatchNorm1d) for part in model.modules())}
+    (told,) = re.findall(r"Batch normalisation \((.*?)\)", PAGES[".docs/pages/scale.md"])
+    assert normed == set(re.findall(r"`([\w-]+)`", told)) - {"gxn"}
+
+
 def test_the_page_of_settings_has_all_that_the_command_prints():
     page = runpy.run_path(str(ROOT / ".docs" / "hooks.py"))["_settings"]()
     missing = [line for line in documented_keys() if line[0] not in " #" and f"`{line}`" not in page]
@@ -90,6 +108,15 @@ def test_paths_of_a_folder_s_own_readme_exist(folder: str) -> None:
         assert (ROOT / folder / path).exists() or (ROOT / path).exists(), path
 
 
+def test_only_recipes_that_read_captions_by_translators_are_said_to_need_the_regions_of_multi30k():
+    for name in ("multi30k-vgg", "multi30k-mlmme", "multi30k-mule-vgg", "multi30k-diverse-attention-vgg"):
+        recipe = load_recipe(name, networks=False)
+        rows = {row for table in recipe.tables.values() for each in table.systems.values() for row in each.rows}
+        written = any("mt:" in group for row in rows for group in recipe.vse.rows[row])
+        (needs,) = re.findall(rf"^\| .*`{name}`.* \| (.*) \|$", PAGES[".docs/pages/data.md"], re.M)
+        assert written == (re.search("the same|`multi30k-vgg` needs;", needs) is not None), name
+
+
 BLOCKS = [
     pytest.param(block, id=f"{name} {number}")
     for name, text in PAGES.items()
@@ -110,9 +137,30 @@ def test_a_block_of_python_compiles_and_imports_what_exists(block: str) -> None:
             assert isinstance(node, ast.Import) or hasattr(imported, name), f"{module} has no {name}"
 
 
+def test_functions_of_the_site_name_the_errors_that_they_raise():
+    """Of modules that a page shows: the error's name is in the docstring, or its first word is *Refuse*."""
+    shown = {name for text in PAGES.values() for name in re.findall(r"^::: ([\w.]+)", text, re.M)}
+    modules = {re.sub(r"\.([A-Z]\w*|write_regions|load_recipe)$", "", name) for name in shown}
+    silent = []
+    for path in sorted(ROOT / f"{name.replace('.', '/')}.py" for name in modules):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                told = ast.get_docstring(node) or ""
+                raised = re.findall(r"raise ((?:Data|Model|Recipe|OS)Error)\(", ast.unparse(node))
+                if not told.startswith("Refuse") and not all(name in told for name in raised):
+                    silent.append(f"{path.name}: {node.name}")
+    assert shown
+    assert not silent
+
+
 def test_the_glossary_is_short():
     text = PAGES[".docs/pages/glossary.md"]
     assert 0 < text.count("\n| ") - 1 <= 25
+
+
+def test_the_page_of_speed_names_the_batches_of_the_demo():
+    size = load_recipe("scenes").vse.reranker["batch_size"]
+    assert f"instead of {size} in SCAN's training" in PAGES[".docs/pages/speed.md"]
 
 
 def test_continuous_integration_runs_the_readme_s_commands():

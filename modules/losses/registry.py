@@ -152,6 +152,9 @@ class RankingLoss(nn.Module):
 
         `epoch` counts from 0 and is below 0 in pre-training; `draw` is the number of the step and of the loss in it, by
         which `random` draws. `links` (C,) is the row of each column's one positive; None: it may have several.
+
+        Raises:
+            ModelError: a registered loss returns no tensor of one number.
         """
         if self.distance == "euclidean":
             similarity = -(2 - 2 * widen(similarity)).clamp(min=_SMALLEST).sqrt()

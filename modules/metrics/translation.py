@@ -58,6 +58,9 @@ def translation_scores(
         tokenised_references: the same references, tokenised.
         characters: the language is written without spaces.
 
+    Raises:
+        ModelError: there are not as many references as translations.
+
     Examples:
         >>> said, wanted = ["Ein Hund rennt schnell."], ["Ein Hund rennt sehr schnell."]
         >>> tokens = ["ein hund rennt schnell ."], ["ein hund rennt sehr schnell ."]

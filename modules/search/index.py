@@ -134,6 +134,9 @@ class VectorIndex:
         Args:
             folder: created if missing.
             made_of: fingerprint of the checkpoint that encoded the vectors.
+
+        Raises:
+            OSError: the disk is full.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ imported when it is first used, so that `import bildwort` takes no time.
 """
 
 import sys
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ __all__ = [
     "DataError", "ExportedModel", "Gallery", "Hit", "ModelError", "Recipe", "RecipeError", "export_model",
     "index_pictures", "load_model", "load_recipe", "train",
 ]  # fmt: skip
+
+warnings.filterwarnings("ignore", "IProgress not found")  # tqdm's in notebooks, where no bar of it is drawn
 
 _HOMES = {
     "DataError": "data.errors",

@@ -188,7 +188,9 @@ class ExportedModel:
     def regions_of(self, picture: str | Path | Image.Image) -> Regions:
         """Regions (R, D) of a picture, or its pixels (1, 3·S²), as the model is given them, and boxes (R, 4) in 0…1.
 
-        Raises as above.
+        Raises:
+            DataError: it cannot be read.
+            RecipeError: it is no picture, or the model reads regions made elsewhere.
         """
         if not isinstance(picture, str | Path | Image.Image):
             raise RecipeError(f"{picture!r:.80}: expected a picture, a path or an image, not {type(picture).__name__}")

@@ -159,7 +159,11 @@ class Gallery:
     def search_all(
         self, queries: Sequence[Query], reranker: ExportedModel | None = None, first: int | None = None
     ) -> list[Found]:
-        """`search` for several queries, which are encoded and ranked as one batch."""
+        """`search` for several queries, which are encoded and ranked as one batch; in their order, what each finds.
+
+        Raises:
+            RecipeError: as `search`, of any of them.
+        """
         if not queries:
             return []
         for query in queries:

@@ -175,6 +175,9 @@ def build_recipe(raw: dict[str, Any], name: str, where: str, file_vse: dict[str,
 
     Tables lie over the `vse` section, but what makes a system is taken from `file_vse`, the file's own, if given. Those
     that cannot be made are in `Recipe.refused`.
+
+    Raises:
+        RecipeError: as `load_recipe`.
     """
     raw = _at_home(raw)
     with located(where):

@@ -9,6 +9,7 @@ import nbclient
 import nbformat
 import pytest
 
+from tests.documentation import PAGES
 from tests.pipeline.tiny import ROOT, Tiny
 
 NOTEBOOKS = ROOT / ".docs" / "pages" / "notebooks"
@@ -42,6 +43,13 @@ def test_own_pictures(tmp_path: Path) -> None:
     assert "error:" not in told
 
 
+def test_a_notebook_without_widgets_is_not_told_to_install_them() -> None:
+    os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
+    cell = nbformat.v4.new_code_cell("import bildwort\nbildwort.train")
+    nbclient.NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=100).execute()
+    assert "IProgress" not in str(cell.outputs)
+
+
 EACH = pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 
 
@@ -64,3 +72,11 @@ def test_outputs_name_no_path_of_a_machine(path: Path) -> None:
     assert str(Path.home()) not in text
     assert str(ROOT) not in text
     assert sys.prefix not in text
+
+
+def test_the_notebook_of_scenes_shows_what_the_readme_prints() -> None:
+    """Its outputs are of the recipe as it is: the first pictures found are those of README.md, for the same query."""
+    found = re.findall(r"^(\d\.\d{3} [\w-]+)$", PAGES["README.md"], re.M)[:3]
+    assert len(found) == 3
+    shown = (NOTEBOOKS / "scenes.ipynb").read_text(encoding="utf-8")
+    assert [one for one in found if f"{one}.png" not in shown] == []
