@@ -209,7 +209,9 @@ def _as_rgb(image: Image.Image, size: int | None) -> Image.Image:
     if image.has_transparency_data:  # transparent pixels hold arbitrary colours
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+    seen = image.convert("RGB")
+    seen.info.clear()  # else what is opened once more is turned once more
+    return seen
 
 
 def _orientation_of(image: Image.Image) -> int | None:

@@ -15,6 +15,7 @@ from data.corpora.scenes.grammar import COLOURS, SIZES, Thing
 from data.corpora.scenes.render import render
 from data.errors import DataError
 from data.pictures.extractor import Extractor, ExtractorSettings
+from data.pictures.images import picture_in
 from data.pictures.objects import DIM, _components, _overlap, _steps
 from data.pictures.regions import RegionStore
 
@@ -111,8 +112,10 @@ def test_exif_turn(tmp_path: Path) -> None:
     exif[0x0112] = 6  # the camera was turned: show it turned by 90 degrees clockwise
     image.save(tmp_path / "turned.png", exif=exif)
     upright = image.transpose(Image.Transpose.ROTATE_270)
-    for mine, theirs in zip(EXTRACTOR.extract(tmp_path / "turned.png"), EXTRACTOR.extract(upright), strict=True):
-        assert np.array_equal(mine, theirs)
+    uploaded = picture_in((tmp_path / "turned.png").read_bytes(), "turned.png")  # opened before it is extracted
+    for picture in (tmp_path / "turned.png", uploaded):
+        for mine, theirs in zip(EXTRACTOR.extract(picture), EXTRACTOR.extract(upright), strict=True):
+            assert np.array_equal(mine, theirs)
 
 
 def test_the_picture_itself_is_left_alone() -> None:
