@@ -121,7 +121,7 @@ def _set_table(title: str, names: Sequence[str], results: Sequence[Sequence[Meas
     heads = ["language", *["model"] * several, "", *_RECALLS, "median", "rsum", "95 %", *_SEEN]
     first = results[0][0]
     among = f"ranked among {first.gallery:,} pictures"
-    return TextTable(f"{title}, {first.split}, {among}; 95 %, {ONE_SEED}", heads, rows)
+    return TextTable(f"{title}, {first.split}, {among}; recalls in percent; 95 %, {ONE_SEED}", heads, rows)
 
 
 def _difference_table(title: str, compared: Mapping[str, Mapping[str, Difference]]) -> TextTable:
@@ -131,7 +131,7 @@ def _difference_table(title: str, compared: Mapping[str, Mapping[str, Difference
         for language, differences in compared.items()
     ]
     heads = ["language", *(head for name in _DIFFERENCES.values() for head in (name, "95 %"))]
-    return TextTable(f"Paired differences over the same images: {title}; 95 %, {ONE_SEED}", heads, rows)
+    return TextTable(f"Paired differences over the same images, in points: {title}; 95 %, {ONE_SEED}", heads, rows)
 
 
 def _task_table(title: str, results: Sequence[Measured]) -> TextTable:
@@ -141,7 +141,8 @@ def _task_table(title: str, results: Sequence[Measured]) -> TextTable:
     for result in results:
         seen = [" ".join(pair).strip() for pair in zip(*_seen(result), strict=True)]
         rows.append([result.language, result.split, *_shown(result, way), f"{result.figures[NDCG][0]:.1f}", *seen])
-    return TextTable(f"{title}, {way[0]}→{way[2]}", ["language", "split", *_RECALLS, "nDCG@10", *_SEEN], rows)
+    heads = ["language", "split", *_RECALLS, "nDCG@10", *_SEEN]
+    return TextTable(f"{title}, {way[0]}→{way[2]}, in percent", heads, rows)
 
 
 def _shown(result: Measured, way: str) -> list[str]:

@@ -97,7 +97,7 @@ def test_what_a_model_was_trained_and_chosen_on_is_counted(used: Tiny, exported:
         assert (found.images, found.captions) == (12 if names else 4, len(own))
     _, out, err = _command(used, capsys, exported.folder, "--on", f"recipe:{used.yaml}", "--split", "val")
     assert out.count("of 4") == 3
-    assert "val, ranked among 4 pictures; 95 %" in " ".join(out.split())
+    assert "val, ranked among 4 pictures; recalls in percent; 95 %" in " ".join(out.split())
     assert "en: 4 of 4 images are validation images of the model" in err
 
 
