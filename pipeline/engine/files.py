@@ -295,6 +295,7 @@ def lock(path: Path, name: str) -> Iterator[None]:
         try:
             held.acquire(blocking=False)
         except Timeout:
+            path.stat()  # where no file can be made, as under /proc, filelock would wait forever
             info(f"{name}: another process is working on it; waiting")
             held.acquire()
     try:

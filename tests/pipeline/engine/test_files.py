@@ -211,3 +211,17 @@ def test_a_linked_job_whose_disk_is_away_is_one_line(tmp_path: Path) -> None:
             read(make())
     folder.unlink()
     assert ran(workspace, make()) == folder
+
+
+def test_a_lock_is_not_waited_for_where_no_file_can_be_made(tmp_path: Path, monkeypatch) -> None:
+    tried = []
+
+    class Refused(files.FileLock):
+        def _acquire(self) -> None:
+            """Get no lock and make no file, as under /proc."""
+            tried.append(self)
+            assert len(tried) == 1, "it waits"
+
+    monkeypatch.setattr(files, "FileLock", Refused)
+    with pytest.raises(RecipeError, match="cannot be written"), files.lock(tmp_path / "job.lock", "job"):
+        pass
