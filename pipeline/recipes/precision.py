@@ -19,6 +19,7 @@ from pipeline.recipes.trainer_settings import TrainerSettings
 
 Precision = Literal["32-true", "tf32", "bf16-mixed"]
 _ENOUGH = 0.85  # of float32's time; processors with instructions for bfloat16 take 0.5 to 0.75, others twice
+_PATIENCE = 60.0  # seconds for the process that measures, which takes a few; Timeout is an OSError
 _AMPERE = (8, 0)  # the first GPUs with bfloat16 and TensorFloat-32
 
 
@@ -77,7 +78,7 @@ def _of_device(file: Path, name: str, cost: Callable[[], float], otherwise: Prec
     """
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(file.with_suffix(".lock")):
+        with FileLock(file.with_suffix(".lock"), timeout=_PATIENCE):
             known = _read(file)
             if (before := known.get(name)) in (otherwise, "bf16-mixed"):
                 return before

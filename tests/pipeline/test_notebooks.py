@@ -15,14 +15,19 @@ from tests.pipeline.tiny import ROOT, Tiny
 NOTEBOOKS = ROOT / ".docs" / "pages" / "notebooks"
 
 
+def execute(notebook: nbformat.NotebookNode) -> None:
+    """Run all cells in the notebooks' folder; outputs are put into them."""
+    os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
+    nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
+
+
 def run(name: str, parameters: str) -> str:
     """What a notebook prints, with other values in its cell of parameters."""
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     (cell,) = (one for one in notebook.cells if "parameters" in one.metadata.get("tags", []))
     assert {line.split(" = ")[0] for line in parameters.splitlines()} <= set(cell.source.split())
     cell.source += f"\n{parameters}"
-    os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
-    nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
+    execute(notebook)
     outputs = [output for one in notebook.cells if one.cell_type == "code" for output in one.outputs]
     return "".join(output.get("text", "") for output in outputs)
 
@@ -44,9 +49,8 @@ def test_own_pictures(tmp_path: Path) -> None:
 
 
 def test_a_notebook_without_widgets_is_not_told_to_install_them() -> None:
-    os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
     cell = nbformat.v4.new_code_cell("import bildwort\nbildwort.train")
-    nbclient.NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=100).execute()
+    execute(nbformat.v4.new_notebook(cells=[cell]))
     assert "IProgress" not in str(cell.outputs)
 
 

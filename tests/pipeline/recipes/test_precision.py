@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from modules.training.callbacks import TensorFloat
 from pipeline.recipes import precision
@@ -123,6 +124,15 @@ def test_where_nothing_can_be_written_it_is_measured_all_the_same(measured, monk
     monkeypatch.setenv("BILDWORT_CACHE", str(tmp_path / "file" / "cache"))
     assert precision_of(TrainerSettings(accelerator="cpu")) == "32-true"
     assert len(measured) == 1
+
+
+def test_where_no_lock_can_be_had_it_is_measured_all_the_same(measured, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(precision, "_PATIENCE", 0.1)
+    with FileLock(tmp_path / "precision.lock"):
+        chosen = precision._of_device.__wrapped__(
+            tmp_path / "precision.json", "here", precision.bfloat16_cost, "32-true"
+        )
+    assert (chosen, measured) == ("32-true", [SLOW])
 
 
 @pytest.mark.parametrize(
